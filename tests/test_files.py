@@ -1,0 +1,157 @@
+"""The write path and the locks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from coterie import files
+from coterie.errors import Refused
+
+
+def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    files.write_json(tmp_path / "a.json", {"schema": 1, "text": "é\n"})
+    assert files.read_json(tmp_path / "a.json") == {"schema": 1, "text": "é\n"}
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "empty file"),
+        (b"\0\0\0\0", "NUL"),
+        (b'{"a": 1', "JSON object"),
+        (b'{"a": 1, "a": 2}', "'a' twice"),
+        (b'{"a": NaN}', "NaN"),
+        (b"[1]", "list"),
+        (b'{"a": "\xff"}', "UTF-8"),
+    ],
+)
+def test_what_is_no_record_is_said_and_never_becomes_a_default(tmp_path: Path, data: bytes, says: str) -> None:
+    path = tmp_path / "T1.json"
+    path.write_bytes(data)
+    with pytest.raises(files.Unreadable, match=says):
+        files.read_json(path)
+
+
+def test_symlinks_fifos_folders_and_large_files_are_not_read(tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "real").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large").write_bytes(b"{" + b" " * 100)
+    for name in ("link", "fifo", "folder"):
+        with pytest.raises(files.Unreadable, match="regular file"):
+            files.read_json(tmp_path / name)
+    with pytest.raises(files.Unreadable, match="at most 50 bytes"):
+        files.read_json(tmp_path / "large", limit=50)
+
+
+def test_a_file_that_an_editor_is_still_writing_is_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b"")
+    writer = threading.Timer(0.1, lambda: path.write_bytes(b'{"a": 1}'))
+    writer.start()
+    assert files.read_json(path, settle=10.0) == {"a": 1}
+    writer.join()
+
+
+def test_a_file_set_aside_never_replaces_another(tmp_path: Path) -> None:
+    for content in ("one", "two"):
+        (tmp_path / "T1.json").write_text(content)
+        files.set_aside(tmp_path / "T1.json")
+    assert sorted(each.name for each in (tmp_path / "bad").iterdir()) == ["T1.json", "T1.json.1"]
+
+
+def test_threads_get_a_lock_one_at_a_time_and_may_nest_it(tmp_path: Path) -> None:
+    inside = 0
+    most = 0
+
+    def work() -> None:
+        nonlocal inside, most
+        for _ in range(50):
+            with files.locked(tmp_path / "lock"), files.locked(tmp_path / "lock"):
+                inside += 1
+                most = max(most, inside)
+                inside -= 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == 1
+
+
+def test_processes_get_a_lock_one_at_a_time(tmp_path: Path) -> None:
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    child = (
+        "import sys; from pathlib import Path; from coterie import files\n"
+        "root = Path(sys.argv[1])\n"
+        "for _ in range(100):\n"
+        "    with files.locked(root / 'lock'):\n"
+        "        (root / 'counter').write_text(str(int((root / 'counter').read_text()) + 1))\n"
+    )
+    children = [subprocess.Popen([sys.executable, "-c", child, str(tmp_path)]) for _ in range(3)]
+    assert [each.wait(60) for each in children] == [0, 0, 0]
+    assert counter.read_text() == "300"
+
+
+def test_a_lock_that_another_thread_keeps_times_out_and_says_so(tmp_path: Path) -> None:
+    taken = threading.Event()
+    done = threading.Event()
+
+    def keep() -> None:
+        with files.locked(tmp_path / "lock"):
+            taken.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=keep)
+    thread.start()
+    taken.wait(20)
+    with pytest.raises(files.LockTimeout, match="not free"), files.locked(tmp_path / "lock", timeout=0.05):
+        pass
+    done.set()
+    thread.join()
+
+
+def test_a_hold_is_seen_by_others_says_who_and_ends_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "p.lock"
+    assert not files.held(path)
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from coterie import files\n"
+            "kept = files.hold(Path(sys.argv[1]), {'pid': 42, 'started': 'then'}); print('held', flush=True); sys.stdin.read()",
+            str(path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"held\n"
+    assert files.held(path)
+    with pytest.raises(files.Held, match="pid 42"):
+        files.hold(path, {}, patience=0.05)
+    child.kill()
+    child.communicate()
+    assert not files.held(path)
+    files.hold(path, {"pid": 1}).release()
+
+
+@pytest.mark.parametrize("name", ["", "Ada", "../x", "a/b", "-a", "a\n", "a" * 33, "lead", "human", "1a"])
+def test_names_that_cannot_be_paths_are_refused(name: str) -> None:
+    with pytest.raises(Refused):
+        files.check_name(name)
+
+
+def test_text_that_is_shown_has_no_control_sequences() -> None:
+    assert files.clean("a\x1b[31mred\u202e\n") == "a[31mred\n"
+    assert len(files.clean("x" * 100_000, 200)) == 200
