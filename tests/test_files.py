@@ -130,7 +130,8 @@ def test_a_hold_is_seen_by_others_says_who_and_ends_with_its_process(tmp_path: P
             sys.executable,
             "-c",
             "import sys; from pathlib import Path; from coterie import files\n"
-            "kept = files.hold(Path(sys.argv[1]), {'pid': 42, 'started': 'then'}); print('held', flush=True); sys.stdin.read()",
+            "kept = files.hold(Path(sys.argv[1]), {'pid': 42, 'started': 'then'}); print('held', flush=True)\n"
+            "sys.stdin.read()",
             str(path),
         ],
         stdin=subprocess.PIPE,

@@ -1,0 +1,60 @@
+"""The only code that writes state.
+
+Two kinds of death are planned for. After `kill -9` the page cache lives, so order and atomic renames are enough; after
+a power loss only what was fsynced is there. Everything here promises both on a local journaling file system, once
+the call has returned:
+
+* `write_json`, `write_bytes`: readers see the old content or the new, never a part.
+* `deliver`, `move`: a file is at one place or the other.
+* `append`: a whole line or, after a crash, a torn last one that the reader has to recognise.
+
+Inside `locked()` the fsync of directories is put off until the lock is released, and done before `locked()` returns:
+nobody waits for a disk that is not theirs, and nothing is acknowledged early. Network file systems promise nothing.
+"""
+
+from __future__ import annotations
+
+from coterie.files.locks import Held, Hold, LockTimeout, held, hold, locked, read_info
+from coterie.files.names import RESERVED, check_name, clean, now, process_mark, token
+from coterie.files.records import Unreadable, decode, encode, read_bytes, read_json
+from coterie.files.writing import (
+    append,
+    deliver,
+    make_folder,
+    move,
+    remove,
+    set_aside,
+    truncate,
+    write_bytes,
+    write_json,
+)
+
+__all__ = [
+    "RESERVED",
+    "Held",
+    "Hold",
+    "LockTimeout",
+    "Unreadable",
+    "append",
+    "check_name",
+    "clean",
+    "decode",
+    "deliver",
+    "encode",
+    "held",
+    "hold",
+    "locked",
+    "make_folder",
+    "move",
+    "now",
+    "process_mark",
+    "read_bytes",
+    "read_info",
+    "read_json",
+    "remove",
+    "set_aside",
+    "token",
+    "truncate",
+    "write_bytes",
+    "write_json",
+]

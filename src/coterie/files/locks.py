@@ -1,0 +1,183 @@
+"""Locks between threads and processes, and locks that are held for a life."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import filelock
+
+from coterie.errors import CoterieError
+from coterie.files.records import Unreadable, encode, read_json
+from coterie.files.writing import pending, put, sync_folder
+
+
+class LockTimeout(CoterieError):
+    """A lock was not free in time."""
+
+
+class Held(CoterieError):
+    """A lock that is held for a life belongs to another process. `info` is what its holder wrote into it."""
+
+    def __init__(self, path: Path, info: dict[str, Any]) -> None:
+        super().__init__(
+            f"{path} is held by pid {info.get('pid', 'unknown')} (started {info.get('started', 'unknown')})"
+        )
+        self.info = info
+
+
+class Waits(Protocol):
+    """What a wait listens to, so that it can be ended early."""
+
+    def is_set(self) -> bool: ...
+
+
+class _FairLock:
+    """A lock between threads that is handed over in the order of asking; reentrant."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._owner: int | None = None
+        self._depth = 0
+        self._waiting: deque[threading.Event] = deque()
+
+    def acquire(self, end: float, cancel: Waits | None) -> bool:
+        me = threading.get_ident()
+        with self._guard:
+            if self._owner == me or (self._owner is None and not self._waiting):
+                self._owner = me
+                self._depth += 1
+                return True
+            mine = threading.Event()
+            self._waiting.append(mine)
+        while not mine.wait(min(0.2, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end or (cancel is not None and cancel.is_set()):
+                break
+        with self._guard:
+            if not mine.is_set():
+                self._waiting.remove(mine)
+                return False
+            self._owner = me  # handed over: release() left the lock to us alone
+            self._depth = 1
+            return True
+
+    def release(self) -> bool:
+        """True where this was the outermost hold."""
+        with self._guard:
+            self._depth -= 1
+            return self._depth == 0
+
+    def hand_over(self) -> None:
+        with self._guard:
+            if self._waiting:
+                self._owner = -1
+                self._waiting.popleft().set()
+            else:
+                self._owner = None
+
+    @property
+    def depth(self) -> int:
+        return self._depth
+
+
+_locks: dict[str, tuple[_FairLock, filelock.FileLock]] = {}
+_locks_guard = threading.Lock()
+
+
+def _lock_of(path: Path) -> tuple[_FairLock, filelock.FileLock]:
+    key = f"{os.getpid()}:{path}"
+    with _locks_guard:
+        if key not in _locks:
+            between = filelock.FileLock(path, fallback_to_soft=False, preserve_lock_file=True, poll_interval=0.002)
+            _locks[key] = (_FairLock(), between)
+        return _locks[key]
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, timeout: float = 30.0, cancel: Waits | None = None) -> Iterator[None]:
+    """Hold the lock at `path` against all threads of all processes. A thread may nest it.
+
+    timeout: seconds for both waits together. Raises `LockTimeout` past it, or when `cancel` is set meanwhile.
+    On the way out the directories written to are fsynced after the unlock: what the caller does next may rest on them.
+    """
+    threads, processes = _lock_of(path)
+    end = time.monotonic() + timeout
+    if not threads.acquire(end, cancel):
+        raise LockTimeout(f"the lock {path} was not free within {timeout:g} s: another thread of this process holds it")
+    try:
+        if threads.depth == 1:
+            try:
+                processes.acquire(
+                    timeout=max(0.0, end - time.monotonic()),
+                    cancel_check=cancel.is_set if cancel is not None else None,
+                )
+            except filelock.Timeout:
+                raise LockTimeout(
+                    f"the lock {path} was not free within {timeout:g} s: another process holds it"
+                ) from None
+        pending.depth += 1
+        try:
+            yield
+        finally:
+            pending.depth -= 1
+            if threads.depth == 1:
+                processes.release()
+    finally:
+        if threads.release():
+            threads.hand_over()
+        if not pending.depth and pending.folders:
+            folders, pending.folders = pending.folders, set()
+            for folder in folders:
+                sync_folder(folder)
+
+
+class Hold:
+    """A lock that a process keeps for its life. The operating system lets go of it when the process dies."""
+
+    def __init__(self, path: Path, lock: filelock.FileLock) -> None:
+        self.path = path
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let go; by the thread that took it."""
+        self._lock.release()
+
+
+def hold(path: Path, info: Mapping[str, Any], *, patience: float = 1.0) -> Hold:
+    """Take the lock at `path` for life and write `info` into it; `Held` if a living process has it.
+
+    patience: seconds, since somebody who asks `held()` has it for an instant.
+    """
+    lock = filelock.FileLock(path, fallback_to_soft=False, preserve_lock_file=True, poll_interval=0.02)
+    try:
+        lock.acquire(timeout=patience)
+    except filelock.Timeout:
+        raise Held(path, read_info(path)) from None
+    put(path, encode(info), os.O_TRUNC)
+    return Hold(path, lock)
+
+
+def held(path: Path) -> bool:
+    """Whether a living process holds `path`. False proves that process dead, whatever became of its pid."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not filelock.lock_descriptor(handle, blocking=False)
+    finally:
+        os.close(handle)
+
+
+def read_info(path: Path) -> dict[str, Any]:
+    """What the holder wrote into its lock; empty if it cannot be read."""
+    try:
+        return read_json(path)
+    except (Unreadable, FileNotFoundError):
+        return {}

@@ -1,0 +1,102 @@
+"""Records as bytes and back, and the strict reading of files. Nothing here takes a lock or changes anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie.errors import CoterieError
+
+LIMIT = 1024 * 1024
+
+
+class Unreadable(CoterieError):
+    """A state file cannot be read as what it should be."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+def encode(data: Mapping[str, Any]) -> bytes:
+    """A record as a person can read it: indented, keys in the given order, UTF-8, a newline at the end."""
+    return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def decode(data: bytes, path: Path) -> dict[str, Any]:
+    """The object in `data`, read strictly: UTF-8, one object, no duplicate keys, no NaN. Raises `Unreadable`."""
+    if not data.strip(b"\x00 \t\r\n"):
+        raise Unreadable(
+            path, f"expected a JSON object, found {'blank or NUL bytes only' if data else 'an empty file'}"
+        )
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_constant)
+    except UnicodeDecodeError as error:
+        raise Unreadable(path, f"expected UTF-8, found another byte at {error.start}") from None
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(path, f"expected a JSON object, found: {error}") from None
+    if not isinstance(value, dict):
+        raise Unreadable(path, f"expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} twice")
+    return found
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name}, which is no JSON number")
+
+
+def read_bytes(path: Path, *, limit: int = LIMIT) -> bytes:
+    """The content of a regular file of at most `limit` bytes. Anything else is `Unreadable`."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        kind = "a symbolic link" if path.is_symlink() else str(error.strerror)
+        raise Unreadable(path, f"expected a regular file, found {kind}") from None
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unreadable(path, "expected a regular file, found a folder, FIFO or device")
+        if found.st_size > limit:
+            raise Unreadable(path, f"expected at most {limit} bytes, found {found.st_size}")
+        parts = []
+        left = limit + 1
+        while left > 0 and (part := os.read(handle, min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+        if left <= 0:
+            raise Unreadable(path, f"expected at most {limit} bytes, found more")
+        return b"".join(parts)
+    finally:
+        os.close(handle)
+
+
+def read_json(path: Path, *, limit: int = LIMIT, settle: float = 0.0) -> dict[str, Any]:
+    """The object in a state file. Takes no lock and changes nothing.
+
+    settle: seconds during which an unreadable file is read again, since editors truncate in place before they write.
+    Raises `Unreadable`, or `FileNotFoundError`.
+    """
+    end = time.monotonic() + settle
+    while True:
+        try:
+            return decode(read_bytes(path, limit=limit), path)
+        except Unreadable:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,133 @@
+"""Writing: whole or not at all, and durable once the call has returned."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie.files.names import token
+from coterie.files.records import encode
+
+_numbers = itertools.count(1)
+
+
+class _Pending(threading.local):
+    """The directories whose fsync the current thread still owes, and how deep it is inside `locked()`."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.folders: set[Path] = set()
+
+
+pending = _Pending()
+
+
+def sync_folder(folder: Path) -> None:
+    if pending.depth:
+        pending.folders.add(folder)
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def put(path: Path, data: bytes, flags: int) -> None:
+    """Write `data` whole and fsync it. The one place that opens a state file for writing."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o644)
+    try:
+        start = os.fstat(handle).st_size if flags & os.O_APPEND else 0
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(handle, view) :]
+            os.fsync(handle)
+        except OSError:
+            if flags & os.O_APPEND:  # a full disk must not leave half a line in front of the next one
+                os.ftruncate(handle, start)
+            raise
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Replace the content of `path`: temp file beside it, fsync, rename, fsync of the directory."""
+    temp = path.with_name(f".{path.name}.{token()}-{next(_numbers)}.tmp")
+    deliver(temp, path, data)
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Replace the content of `path` by a record."""
+    write_bytes(path, encode(data))
+
+
+def deliver(temp: Path, final: Path, data: bytes) -> None:
+    """Write `temp` whole, then rename it to `final` (which may be in another directory of the same file system)."""
+    try:
+        put(temp, data, os.O_EXCL)
+        temp.replace(final)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temp.unlink()
+        raise
+    sync_folder(final.parent)
+
+
+def append(path: Path, line: bytes) -> None:
+    """Add one line (with its newline) at the end. On an error nothing of it stays."""
+    fresh = not path.exists()
+    put(path, line, os.O_APPEND)
+    if fresh:
+        sync_folder(path.parent)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut a torn tail off: the file keeps its first `size` bytes."""
+    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.ftruncate(handle, size)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(path: Path) -> Path:
+    """`path` as a folder, made durable with its missing parents."""
+    missing = [path, *path.parents]
+    missing = list(itertools.takewhile(lambda each: not each.exists(), missing))
+    path.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        sync_folder(each.parent)
+    return path
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename; both directories are made durable."""
+    source.rename(target)
+    sync_folder(target.parent)
+    if source.parent != target.parent:
+        sync_folder(source.parent)
+
+
+def remove(path: Path) -> None:
+    """Delete a file if it is there. Only for intents, temp files and ports: facts are never deleted."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+        sync_folder(path.parent)
+
+
+def set_aside(path: Path) -> Path:
+    """Move a file that cannot be used to `bad/` beside it, under a name that is free. Says where it is now."""
+    folder = make_folder(path.parent / "bad")
+    for number in itertools.count():
+        target = folder / (path.name if not number else f"{path.name}.{number}")
+        if not target.exists() and not target.is_symlink():
+            move(path, target)
+            return target
+    raise AssertionError("unreachable")
