@@ -1,0 +1,81 @@
+"""The way in and the way out: which command it is, and how its end becomes an exit code and one line of text."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+
+from coterie.errors import CoterieError
+
+PIPE_CLOSED = 141  # what a shell says of a process that wrote to a pipe nobody reads any more
+INTERRUPTED = 130
+
+
+def enter(words: Sequence[str]) -> int:
+    """Run the command that `words` (without the program's name) ask for; answers the exit code.
+
+    Whatever goes wrong is one line on standard error, never a traceback (`COTERIE_TRACEBACK=1` shows it).
+    """
+    _make_readable()
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _forget_output()
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except CoterieError as error:
+        complain(str(error))
+        return exit_code_of(error)
+    except Exception as error:
+        if os.environ.get("COTERIE_TRACEBACK"):
+            raise
+        complain(f"{type(error).__name__}: {error} (COTERIE_TRACEBACK=1 shows where)")
+        return 5 if isinstance(error, OSError) else 1
+
+
+def exit_code_of(error: CoterieError) -> int:
+    """What a command ends with for this error: a state file that cannot be read is damage, whoever met it."""
+    from coterie.files import Unreadable
+
+    return 3 if isinstance(error, Unreadable) else error.exit_code
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    from coterie.files import clean
+
+    with contextlib.suppress(OSError, ValueError):
+        print(f"coterie: {' '.join(clean(text, 4000).split())}", file=sys.stderr, flush=True)
+
+
+def _dispatch(words: Sequence[str]) -> int:
+    if words[:1] == ["board"]:  # looked at over and over: it does without the command line's machinery
+        from coterie.console import board
+
+        asked = board.plain(words[1:])
+        if asked is not None:
+            return board.show(**asked)
+    from coterie.console.app import run
+
+    return run(words)
+
+
+def _make_readable() -> None:
+    """Characters that the output's encoding lacks become others instead of an error."""
+    from coterie.console.paint import soften
+
+    for stream in (sys.stdout, sys.stderr):
+        soften(stream)
+
+
+def _forget_output() -> None:
+    """Nobody reads standard output any more: what is still in its buffer must not become an error at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

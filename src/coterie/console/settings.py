@@ -1,0 +1,238 @@
+"""What a run goes by, and where each value came from.
+
+Command line > `COTERIE_*` > coterie.toml or [tool.coterie] > the user's file > default. A base URL that comes from a
+repository is used only with a key that comes from there too: a cloned repository cannot send the user's key elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from coterie import files
+from coterie.console import sources
+from coterie.console.sources import DotEnv, Given, Layer
+from coterie.console.values import FIELDS, checked, unknown
+from coterie.errors import CoterieError, KeyOrBilling
+from coterie.teammates.settings import TeamSettings
+
+__all__ = ["Key", "Loaded", "load", "load_for_resume", "mask", "need_key", "remember_base_url"]
+
+RANK: Mapping[str, Sequence[Any]] = {
+    "approver": ("lead", "human"),
+    "plans": ("none", "lead", "all"),
+    "splits": ("auto", "human"),
+}
+"""The values of a setting, the loosest first."""
+MAY_CHANGE = ("approver", "plans", "splits", "teammates", "checks", "max_usd", "max_tokens", "model")
+"""What a resume may change, the base URL besides."""
+TIGHTENED_BY_FILES = ("approver", "plans", "splits", "checks", "max_usd", "max_tokens")
+
+
+@dataclass(frozen=True)
+class Key:
+    """The API key. It is never shown."""
+
+    value: str = field(repr=False)
+    source: str
+    of_repository: bool
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, the place each came from, the key if there is one, and what a person should know about them."""
+
+    settings: TeamSettings
+    sources: Mapping[str, str]
+    key: Key | None
+    notes: tuple[str, ...] = ()
+    own_base_url: bool = True  # the base URL is the person's, not the repository's
+
+
+def load(
+    folder: Path,
+    given: Mapping[str, Any],
+    variables: Mapping[str, str],
+    *,
+    interactive: bool = False,
+) -> Loaded:
+    """The settings for a new team.
+
+    folder: the checkout's top. given: the command line's values by name, as text; None is not given. interactive:
+    somebody sits at a terminal, so that the split waits for them unless they say otherwise.
+    Raises `UsageError` naming the place, the range and what was found.
+    """
+    layers = _layers(folder, given, variables)
+    env = sources.dot_env(folder)
+    key = _key(variables, env)
+    url, notes = _base_url(layers, env, key)
+    chosen: dict[str, Given] = {}
+    for layer in reversed(layers):
+        chosen |= layer
+    chosen.pop("base_url", None)
+    if url is not None:
+        chosen["base_url"] = url
+    values = {name: checked(name, each) for name, each in chosen.items()}
+    origin = dict.fromkeys(FIELDS, "default") | {name: each.source for name, each in chosen.items()}
+    if interactive and "splits" not in values:
+        values["splits"] = "human"
+        origin["splits"] = "default with a terminal"
+    own = url is None or url.origin != "repository"
+    return Loaded(TeamSettings(**values), origin, key, tuple(notes), own)
+
+
+def load_for_resume(
+    folder: Path,
+    root: Path,
+    held: TeamSettings,
+    given: Mapping[str, Any],
+    variables: Mapping[str, str],
+) -> Loaded:
+    """The settings for a team that exists: what team.json holds, and what may change on resume.
+
+    The command line changes anything that may change, `COTERIE_*` whatever does not loosen it; files only tighten who
+    decides, the checks and the budgets. `root`: the team's folder. Raises `UsageError`.
+    """
+    layers = _layers(folder, given, variables)
+    notes: list[str] = []
+    values = held.model_dump()
+    origin = dict.fromkeys(FIELDS, "team.json")
+    for name in MAY_CHANGE:
+        for each in (layer[name] for layer in layers if name in layer):
+            old, new = values[name], checked(name, each)
+            if each.origin in ("repository", "user"):
+                if name not in TIGHTENED_BY_FILES:
+                    continue
+                if name == "checks":  # a file may ask for more, it takes nothing away
+                    new = [*old, *(check for check in new if check not in old)]
+            if each.origin != "command line" and _loosens(name, held, new):
+                if each.origin == "environment":
+                    notes.append(f"{each.source} would loosen {name}: it stays {_said(old)}; --{_flag(name)} may")
+                continue
+            if new != old:
+                notes.append(f"{name}: {_said(old)} -> {_said(new)} ({each.source})")
+                values[name] = new
+            origin[name] = each.source
+            break
+    env = sources.dot_env(folder)
+    key = _key(variables, env)
+    url, more = _base_url([*layers[:2], _held_url(root, held, variables)], env, key)
+    values["base_url"] = checked("base_url", url) if url is not None else None
+    origin["base_url"] = url.source if url is not None else "default"
+    own = url is None or url.origin != "repository"
+    return Loaded(TeamSettings(**values), origin, key, (*notes, *more), own)
+
+
+def need_key(loaded: Loaded) -> str:
+    """The key, or `KeyOrBilling` saying where one can be put."""
+    if loaded.key is None:
+        raise KeyOrBilling("there is no API key: set ANTHROPIC_API_KEY, or put it into .env in the repository")
+    return loaded.key.value
+
+
+def mask(text: str, key: Key | None) -> str:
+    """`text` without the key, should it stand in it."""
+    return text.replace(key.value, "***") if key is not None else text
+
+
+def remember_base_url(root: Path, loaded: Loaded, variables: Mapping[str, str]) -> None:
+    """Note in the user's own folder that the base URL of the team at `root` is the person's choice.
+
+    team.json lies in the repository, where it may have come from anywhere: what it says of the URL counts on resume
+    only if it is what stands here. No note, no harm: then the URL has to be given again.
+    """
+    path = _note_of(root, variables)
+    url = loaded.settings.base_url
+    if url is None or not loaded.own_base_url:
+        return
+    try:
+        files.make_folder(path.parent)
+        files.write_json(path, {"schema": 1, "team": str(root), "base_url": url})
+    except OSError:
+        return
+
+
+def _held_url(root: Path, held: TeamSettings, variables: Mapping[str, str]) -> Layer:
+    if held.base_url is None:
+        return {}
+    try:
+        noted = files.read_json(_note_of(root, variables)).get("base_url")
+    except (CoterieError, OSError):
+        noted = None
+    own = noted == held.base_url
+    return {"base_url": Given(held.base_url, str(root / "team.json"), "user" if own else "repository")}
+
+
+def _note_of(root: Path, variables: Mapping[str, str]) -> Path:
+    name = hashlib.sha256(str(root.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:24]
+    return sources.state_folder(variables) / "coterie" / "base-urls" / f"{name}.json"
+
+
+def _layers(folder: Path, given: Mapping[str, Any], variables: Mapping[str, str]) -> list[Layer]:
+    """The layers, the strongest first. Raises `UsageError` for a key that no setting has."""
+    layers = [
+        sources.command_line(given),
+        sources.environment(variables),
+        *sources.repository(folder),
+        sources.user(variables),
+    ]
+    for layer in layers:
+        for name, each in layer.items():
+            if name not in FIELDS:
+                raise unknown(name, each)
+            checked(name, each)  # what a stronger layer hides is wrong all the same
+    return layers
+
+
+def _key(variables: Mapping[str, str], env: DotEnv) -> Key | None:
+    value = variables.get("ANTHROPIC_API_KEY", "").strip()
+    if value:
+        return Key(value, "ANTHROPIC_API_KEY", of_repository=False)
+    return Key(env.key.strip(), str(env.path), of_repository=True) if env.key and env.key.strip() else None
+
+
+def _base_url(layers: Sequence[Layer], env: DotEnv, key: Key | None) -> tuple[Given | None, list[str]]:
+    """The strongest base URL that may be used with this key, and what is said of those that may not."""
+    found = [layer["base_url"] for layer in layers if "base_url" in layer]
+    if env.base_url is not None:
+        found.append(Given(env.base_url, str(env.path), "repository", as_text=True))
+        found.sort(key=lambda each: each.origin == "user")  # stable: .env is of the repository, before the user's file
+    notes: list[str] = []
+    for each in found:
+        if each.origin != "repository" or (key is not None and key.of_repository):
+            return each, notes
+        whose = f"the key comes from {key.source}" if key is not None else "there is no key from there"
+        notes.append(
+            f"the base URL of {each.source} is not used, since {whose} and a repository must not send it elsewhere: "
+            "--base-url or ANTHROPIC_BASE_URL may name it"
+        )
+    return None, notes
+
+
+def _loosens(name: str, held: TeamSettings, new: Any) -> bool:
+    if name in RANK:
+        ranks = RANK[name]
+        old = held.plans_in_force if name == "plans" else getattr(held, name)
+        return new is None or ranks.index(new) < ranks.index(old)
+    old = getattr(held, name)
+    match name:
+        case "teammates":
+            return bool(new > old)
+        case "checks":
+            return not set(old) <= set(new)
+        case "max_usd" | "max_tokens":
+            return old is not None and (new is None or new > old)
+    return False
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, list):
+        return "; ".join(value) or "none"
+    return "none" if value is None else files.clean(str(value), 200)

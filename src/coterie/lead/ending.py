@@ -1,0 +1,142 @@
+"""How a run ends: whether it may, what team.json says of it, and the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from coterie import files
+from coterie.errors import Refused
+from coterie.lead.checks import Checks
+from coterie.taskboard import Status, Task
+from coterie.teammates.cancel import Cancel
+from coterie.teammates.journal import Answered, Opened, Spent, read_journal
+from coterie.teammates.roster import Tokens
+from coterie.teammates.team import Ending as EndRecord
+from coterie.teammates.team import Runtime, Team
+
+__all__ = ["Ending", "spent_by_task", "write_report"]
+
+OPEN = (Status.PENDING, Status.IN_PROGRESS, Status.SUBMITTED)
+
+
+class Ending:
+    """The one way to finish."""
+
+    def __init__(self, runtime: Runtime, checks: Checks) -> None:
+        self._runtime = runtime
+        self._checks = checks
+
+    def red(self, cancel: Cancel) -> str | None:
+        """What of the team's checks is red on the integration tip; None if all is green."""
+        tip = self._runtime.team.keeper.tip()
+        evidence = self._checks.on(tip, self._runtime.settings.checks, cancel=cancel)
+        for each in evidence:
+            if each.exit_code != 0:
+                return f"{each.command} (exit code {each.exit_code}):\n{self._checks.output(each, 3000)}"
+        return None
+
+    def finish(self, summary: str, *, cancel: Cancel) -> int:
+        """End the run; answers its exit code. Refused while work is open or the team's checks are red."""
+        team = self._runtime.team
+        record = team.record
+        if record.ended is not None:
+            self._runtime.finished.set("finished")
+            return record.ended.exit
+        open_tasks = [task for task in team.board.tasks() if task.status in OPEN]
+        if open_tasks:
+            names = ", ".join(f"{task.id} ({task.status})" for task in open_tasks[:20])
+            raise Refused(f"work is still open: {names}. Wait for it, or cancel what is not wanted")
+        if (red := self.red(cancel)) is not None:
+            raise Refused(f"the team's checks are red on the integration branch: create a task that repairs it. {red}")
+        exit_code = exit_code_of(team.board.tasks())
+        with files.locked(team.root / "lock"):
+            if any(task.status in OPEN for task in team.board.tasks()):
+                raise Refused("a task was created meanwhile: work is still open")
+            ended = EndRecord(at=files.now(), exit=exit_code, summary=summary)
+            record.model_copy(update={"ended": ended}).write(team.root)
+        self._runtime.finished.set("finished")
+        team.events.say("run", f"finished: {summary}", exit_code=exit_code)
+        return exit_code
+
+
+def exit_code_of(tasks: list[Task]) -> int:
+    """0 if something was completed and nothing failed, else 1."""
+    done = any(task.status is Status.COMPLETED for task in tasks)
+    return 0 if done and not any(task.status is Status.FAILED for task in tasks) else 1
+
+
+def spent_by_task(root: Path) -> dict[str | None, tuple[Tokens, float | None]]:
+    """Tokens and dollars of each task (None: outside of any), from the journals. Takes no lock.
+
+    Dollars are None where the price of a model is not known.
+    """
+    spent: dict[str | None, tuple[Tokens, float | None]] = {}
+    for path in sorted((root / "members").glob("*/journal.jsonl")):
+        task: str | None = None
+        for record in read_journal(path)[0]:
+            if isinstance(record, Opened):
+                task = record.task
+            elif isinstance(record, Answered | Spent):
+                tokens, usd = spent.get(task, (Tokens(), 0.0))
+                sums = {
+                    key: getattr(tokens, key) + record.usage.get(key, record.usage.get(f"{key}_tokens", 0))
+                    for key in Tokens.model_fields
+                }
+                spent[task] = (Tokens(**sums), None if usd is None or record.usd is None else usd + record.usd)
+    return spent
+
+
+def write_report(team: Team, *, exit_code: int, summary: str) -> dict[str, Any]:
+    """report.json and report.md: what became of every task, what was merged, what it cost."""
+    tasks = team.board.tasks()
+    costs = spent_by_task(team.root)
+    total = [tokens.total for tokens, _ in costs.values()]
+    dollars = [usd for _, usd in costs.values()]
+    rows: list[dict[str, Any]] = []
+    for task in tasks:
+        tokens, usd = costs.get(task.id, (Tokens(), 0.0))
+        rows.append(
+            {
+                "id": task.id,
+                "subject": task.subject,
+                "status": str(task.status),
+                "returns": task.returns,
+                "attempts": task.attempts,
+                "merged_commit": task.result.merged_commit if task.result else None,
+                "summary": task.result.summary if task.result else None,
+                "tokens": tokens.total,
+                "usd": usd,
+            }
+        )
+    report: dict[str, Any] = {
+        "schema": 1,
+        "team": team.name,
+        "goal": team.record.goal,
+        "exit": exit_code,
+        "summary": summary,
+        "integration": {"branch": f"coterie/{team.name}/integration", "commit": team.keeper.tip()},
+        "tasks": rows,
+        "tokens": sum(total),
+        "usd": None if any(usd is None for usd in dollars) else round(sum(usd or 0.0 for usd in dollars), 6),
+    }
+    files.write_json(team.root / "report.json", report)
+    cost = "unknown" if report["usd"] is None else f"${report['usd']:.4f}"
+    lines = [
+        f"# {team.name}: {team.record.goal}",
+        "",
+        summary,
+        "",
+        f"Integration branch `{report['integration']['branch']}` at `{report['integration']['commit'][:12]}`; "
+        f"{report['tokens']} tokens, {cost}.",
+        "",
+        "| task | status | subject | returned | commit |",
+        "| --- | --- | --- | --- | --- |",
+        *(
+            f"| {row['id']} | {row['status']} | {row['subject'].replace('|', '/')} | {row['returns']} "
+            f"| {(row['merged_commit'] or '')[:12]} |"
+            for row in rows
+        ),
+    ]
+    files.write_bytes(team.root / "report.md", ("\n".join(lines) + "\n").encode())
+    return report

@@ -1,0 +1,279 @@
+"""The merge queue: one entry at a time, merged off to the side, checked, and only then moved to the branch."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable
+
+from coterie.errors import CoterieError, Refused
+from coterie.lead.checks import Checks, Ended
+from coterie.mailbox import Event, Returned
+from coterie.taskboard import Evidence, Status, Task
+from coterie.teammates.cancel import Cancel, linked
+from coterie.teammates.team import Runtime, Team
+
+__all__ = ["Queue", "send_returned"]
+
+POLL = 2.0
+
+
+class Queue:
+    """The thread that merges. Stateless: what it has to do stands on the board and in git."""
+
+    def __init__(self, runtime: Runtime, checks: Checks) -> None:
+        self.runtime = runtime
+        self.team: Team = runtime.team
+        self.checks = checks
+        self.busy = False
+        self._aside: dict[tuple[str, int], str] = {}  # entry -> the tip on which it cannot be judged
+        self._entry = Cancel()  # the entry in hand is not current any more
+        self._in_hand: tuple[str, int] | None = None
+        self.thread = threading.Thread(target=self.live, name="queue", daemon=True)
+
+    def live(self) -> None:
+        """Until the team stops or has finished."""
+        ends = (self.runtime.stop.wanted, self.runtime.finished)
+        unhook = [end.on(self.team.bell.ring) for end in ends]
+        try:
+            self.check_base()
+            while not any(end.is_set() for end in ends):
+                seen = self.team.bell.count()
+                if not self.step():
+                    self.team.bell.wait(seen, POLL)
+        except Exception as error:
+            self.team.events.say("warning", f"the merge queue failed: {type(error).__name__}: {error}")
+            self.runtime.stop(f"the merge queue failed: {error}", 3)
+        finally:
+            self.busy = False
+            for each in unhook:
+                each()
+
+    def check_base(self) -> None:
+        """Before the first claim: what is red before anybody has changed anything."""
+        team, checks = self.team, self.runtime.settings.checks
+        if checks and all(task.epoch == 0 for task in team.board.tasks()):
+            self.busy = True
+            with contextlib.suppress(Ended):
+                for each in self.checks.on(team.keeper.tip(), checks, cancel=self.runtime.stop.wanted):
+                    if each.exit_code != 0:
+                        text = f"red on the base, before any change: {each.command}\n{self.checks.output(each, 2000)}"
+                        team.events.say("warning", text)
+                        self._tell("base-red", text, made_by=f"base/{each.command[:150]}")
+            self.busy = False
+        self.runtime.claims_open.set()
+        team.bell.ring()
+
+    def waiting(self) -> list[Task]:
+        """The entries that can be judged now, in order."""
+        tip = self.team.keeper.tip()
+        return [task for task in self.team.board.queue() if self._aside.get((task.id, task.epoch)) != tip]
+
+    def look(self) -> None:
+        """Called whenever something changed: end the checks of an entry that is not current any more."""
+        if self._in_hand is not None and not self.team.board.is_current(*self._in_hand):
+            self._entry.set("the entry is not current any more")
+
+    def step(self) -> bool:
+        """Judge the first entry; False if there is none."""
+        entries = self.waiting()
+        if not entries:
+            return False
+        task = entries[0]
+        self.busy = True
+        self._in_hand = (task.id, task.epoch)
+        self._entry.clear()
+        try:
+            with linked(self._entry, self.runtime.stop.wanted) as cancel:
+                self.judge(task, cancel)
+        except (Ended, Refused) as error:
+            self.team.events.say("merge", f"{task.id} is left for now: {error}", task=task.id)
+        finally:
+            self._in_hand = None
+            self.busy = False
+        return True
+
+    # ------------------------------------------------------------ one entry
+
+    def judge(self, task: Task, cancel: Cancel) -> None:
+        """Merge, check, move: or give back with the reason."""
+        team = self.team
+        result = task.result
+        assert result is not None
+        tip = team.keeper.tip()
+        if task.requires_plan and not team.requests.plan_approved(task.id, task.epoch):
+            self.give_back(task, "its required plan is not approved (any more)", tip, counted=False)
+            return
+        commands = [*task.checks, *self.runtime.settings.checks]
+        if result.commit is None:
+            evidence = self.checks.on(tip, commands, cancel=cancel)
+            if self.judged_red(task, tip, evidence, cancel, same=True):
+                return
+            self.complete(task, None, evidence)
+            return
+        merged = team.merger.find_merged(
+            task=task.id, epoch=task.epoch, head=result.commit, base=team.record.base.commit
+        )
+        if merged is not None:
+            self.complete(task, merged, result.evidence)
+            return
+        if task.merging is not None:
+            task = team.board.set_merging(task.id, task.epoch, None)
+        merge = team.merger.plan_merge(result.commit, tip)
+        if merge.conflicts:
+            paths = [each.path for each in merge.conflicts]
+            reason = f"merge conflict with what was merged meanwhile, in {', '.join(paths)}"
+            self.give_back(task, reason, tip, paths=paths, output=merge.output)
+            return
+        plan = team.requests.plan_of(task.id, task.epoch) if task.requires_plan else None
+        commit = team.merger.commit_merge(
+            merge,
+            tip=tip,
+            head=result.commit,
+            message=f"{task.id}: {task.subject}\n\n{result.summary}",
+            trailers={
+                "Coterie-Team": team.name,
+                "Coterie-Task": task.id,
+                "Coterie-Epoch": str(task.epoch),
+                "Coterie-Head": result.commit,
+                "Coterie-Plan": plan.digest if plan is not None else "none",
+            },
+            author=task.claim.owner if task.claim is not None else "runtime",
+        )
+        evidence = self.checks.on(commit, commands, cancel=cancel)
+        if self.judged_red(task, tip, evidence, cancel):
+            return
+        self.move(task, tip, commit, evidence)
+
+    def move(self, task: Task, tip: str, commit: str, evidence: list[Evidence]) -> None:
+        """Set `merging`, move the branch, complete. Stopping in order carries this through."""
+        team = self.team
+        if self.runtime.stop.wanted.is_set():
+            raise Ended(self.runtime.stop.wanted.reason)
+        if task.requires_plan and not team.requests.plan_approved(task.id, task.epoch):
+            self.give_back(task, "its required plan is not approved (any more)", tip, counted=False)
+            return
+        team.board.set_merging(task.id, task.epoch, commit)
+        try:
+            team.merger.advance(tip, commit)
+        except CoterieError as error:
+            team.board.set_merging(task.id, task.epoch, None)
+            team.events.say("warning", f"the integration branch could not be moved: {error}", task=task.id)
+            self._aside[(task.id, task.epoch)] = team.keeper.tip()
+            self._tell("merge-stopped", str(error), made_by=f"{task.id}/e{task.epoch}/{commit}/stopped", task=task.id)
+            return
+        self.complete(task, commit, evidence)
+
+    def complete(self, task: Task, commit: str | None, evidence: Iterable[Evidence]) -> None:
+        self.team.board.complete(
+            task.id,
+            task.epoch,
+            merged_commit=commit,
+            evidence=list(evidence),
+            made_by=f"{task.id}/e{task.epoch}/complete",
+        )
+        said = f"merged as {commit[:12]}" if commit else "no change"
+        self.team.events.say("merge", f"{task.id} is completed: {said}: {task.subject}", task=task.id, commit=commit)
+        self._tell(
+            "task-completed",
+            f"{task.id} is completed ({said}): {task.subject}",
+            made_by=f"{task.id}/e{task.epoch}/completed",
+            task=task.id,
+            wakes=False,
+        )
+
+    def judged_red(self, task: Task, tip: str, evidence: list[Evidence], cancel: Cancel, *, same: bool = False) -> bool:
+        """Whether a check is red; then the entry is given back, or set aside where the tip is red without it too."""
+        red = next((each for each in evidence if each.exit_code != 0), None)
+        if red is None:
+            return False
+        before = red if same else self.checks.on(tip, [red.command], cancel=cancel)[0]
+        if before.exit_code != 0 and red.command in self.runtime.settings.checks:
+            self._aside[(task.id, task.epoch)] = tip
+            if task.assignment is not None:  # its owner is free for other tasks meanwhile
+                self.team.board.unbind(task.id, task.epoch, by="queue", reason=f"set aside: {red.command} is red anyway")
+            text = f"{task.id} cannot be judged: {red.command} is red on the integration branch without it too"
+            self.team.events.say("warning", text, task=task.id)
+            self._tell(
+                "base-red", f"{text}\n{self.checks.output(red, 3000)}", made_by=f"{tip}/{task.id}/aside", task=task.id
+            )
+            return True
+        self.give_back(
+            task,
+            f"check failed on the merged tree: {red.command} (exit code {red.exit_code})",
+            tip,
+            evidence=evidence,
+            output=self.checks.output(red),
+        )
+        return True
+
+    def give_back(
+        self,
+        task: Task,
+        reason: str,
+        tip: str,
+        *,
+        paths: Iterable[str] = (),
+        output: str = "",
+        evidence: Iterable[Evidence] = (),
+        counted: bool = True,
+    ) -> None:
+        """Return the entry to its owner, or to the board where the owner is gone or holds another task."""
+        team = self.team
+        owner = task.claim
+        available = owner is not None and team.roster.instance_of(owner.owner) == owner.instance
+        after = team.board.give_back(
+            task.id,
+            task.epoch,
+            reason=reason,
+            base=tip,
+            evidence=list(evidence),
+            counted=counted,
+            owner_available=available,
+            made_by=f"{task.id}/e{task.epoch}/{(task.result.commit if task.result else None) or 'none'}/{tip}/back",
+        )
+        team.events.say("merge", f"{task.id} is returned: {reason}", task=task.id, output=output[:2000])
+        if after.status is Status.IN_PROGRESS:
+            send_returned(team, after, list(paths), output)
+        elif after.status is Status.FAILED:
+            text = f"{task.id} has failed: returned {after.returns} times. Last reason: {reason}"
+            self._tell("task-failed", text, made_by=f"{task.id}/e{task.epoch}/failed", task=task.id)
+
+    def _tell(self, event: str, text: str, *, made_by: str, task: str | None = None, wakes: bool = True) -> None:
+        with contextlib.suppress(CoterieError):
+            self.team.mail.send(
+                Event(text=text, event=event, task=task, wakes=wakes),
+                sender="queue",
+                sender_instance=None,
+                to="lead",
+                made_by=made_by[:300],
+            )
+
+
+def send_returned(team: Team, task: Task, paths: list[str] | None = None, output: str | None = None) -> None:
+    """The mail that a returned task owes its owner. Sending it again is a no-op.
+
+    After a restart, files and output are not known any more beyond what the task's history says.
+    """
+    if task.claim is None or (task.returns == 0 and paths is None):
+        return
+    change = next((each for each in reversed(task.history) if each.from_ == Status.SUBMITTED), None)
+    reason = change.reason if change is not None and change.reason else "returned by the merge queue"
+    number = sum(each.from_ == Status.SUBMITTED and each.epoch == task.epoch for each in task.history)
+    team.mail.send(
+        Returned(
+            text=f"{reason}\nThe integration branch is merged into your worktree now: repair it there, run the checks, "
+            "and call submit_work again.",
+            task=task.id,
+            epoch=task.epoch,
+            returns=task.returns,
+            files=tuple(paths or ()),
+            output=(output or None) and output[-16_000:] if output else None,
+            base=task.assignment.base if task.assignment is not None else None,
+        ),
+        sender="queue",
+        sender_instance=None,
+        to=task.claim.owner,
+        to_instance=task.claim.instance,
+        made_by=f"{task.id}/e{task.epoch}/return{number}",
+    )

@@ -1,0 +1,102 @@
+"""What is put right before anybody works: the same at a start and at a restart. Each step may be run again."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+from coterie import files
+from coterie.errors import CoterieError
+from coterie.lead.integration import send_returned
+from coterie.mailbox import Message, send_owed
+from coterie.taskboard import Status
+from coterie.teammates.commands import ProcessMark, kill_leftovers
+from coterie.teammates.journal import DamagedJournal, Journal, Started, Undelivered, read_journal
+from coterie.teammates.roster import MemberRecord
+from coterie.teammates.team import Team
+
+__all__ = ["recover"]
+
+_TEMP = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{12})-\d+\.tmp")
+
+
+def recover(team: Team) -> None:
+    """Run every step in its order. The caller holds lead.lock, so no other host moves claims of this team."""
+    _end_leftovers(team)
+    _drop_temp_files(team)
+    members = team.roster.all()
+    team.keeper.heal(sorted({each.name for each in members if each.name != "lead"} | {"lead", "queue"}))
+    _release_orphans(team, members)
+    _settle_mail(team, members)
+
+
+def _say(team: Team, text: str) -> None:
+    team.events.say("repair", text)
+
+
+def _end_leftovers(team: Team) -> None:
+    """Commands of dead hosts that still run."""
+    marks: list[ProcessMark] = []
+    for path in sorted((team.root / "members").glob("*/journal.jsonl")):
+        try:
+            records = read_journal(path)[0]
+        except DamagedJournal:
+            continue
+        marks += [ProcessMark(**record.process) for record in records if isinstance(record, Started) and record.process]
+    found = kill_leftovers(marks)
+    if found.ended:
+        _say(team, f"ended what a dead host left running: {', '.join(found.ended)}")
+    for reason in found.reasons:
+        _say(team, reason)
+
+
+def _drop_temp_files(team: Team) -> None:
+    """Halves of writes, of processes that are proved dead."""
+    for path in sorted(team.root.rglob(".*.tmp")):
+        found = _TEMP.fullmatch(path.name)
+        if found is None or found["token"] == files.token():
+            continue
+        if not files.held(team.root / "processes" / f"{found['token']}.lock"):
+            files.remove(path)
+            _say(team, f"removed the half-written {path.relative_to(team.root)}")
+
+
+def _release_orphans(team: Team, members: list[MemberRecord]) -> None:
+    """A task in progress whose owner's life has ended goes back to the board."""
+    living = {each.instance for each in members if not each.status.over}
+    for task in team.board.tasks():
+        claim = task.claim
+        if task.status is not Status.IN_PROGRESS or claim is None or claim.instance in living:
+            continue
+        kept = ""
+        with contextlib.suppress(CoterieError):
+            snapshot = team.keeper.snapshot(claim.owner, label=f"{task.id}-e{task.epoch}")
+            kept = f", snapshot {snapshot.commit}" if snapshot is not None else ""
+        if task.wanted is not None:
+            team.board.carry_out(task.id, task.epoch, by="runtime")
+        else:
+            team.board.release(task.id, task.epoch, by="runtime", reason=f"{claim.instance} is gone{kept}", lost=True)
+        _say(team, f"{task.id} goes back to the board: {claim.instance} is gone")
+
+
+def _settle_mail(team: Team, members: list[MemberRecord]) -> None:
+    """Mail that records owe, and mail of lives that ended."""
+    for request in team.requests.all():
+        with contextlib.suppress(CoterieError):
+            send_owed(team.requests, team.mail, request)
+    for task in team.board.tasks():
+        if task.status is Status.IN_PROGRESS and task.returns:
+            with contextlib.suppress(CoterieError):
+                send_returned(team, task)
+    for member in members:
+        if member.status.over and team.mail.has_mail(member.name):
+            path: Path = team.roster.folder(member.name) / "journal.jsonl"
+            _give_up_on_mail(team, member.name, member.instance, Journal(path))
+
+
+def _give_up_on_mail(team: Team, name: str, instance: str, journal: Journal) -> None:
+    def undelivered(mail: list[Message]) -> None:
+        journal.append(Undelivered(instance=instance, ids=[each.id for each in mail]))
+
+    team.mail.end_of_life(name, instance=instance, seen=journal.seen, journal_undelivered=undelivered)

@@ -1,0 +1,281 @@
+"""The run of a team: one host process with the lead, the teammates, the merge queue, and a watch over all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coterie import files
+from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused
+from coterie.lead.checks import Checks
+from coterie.lead.ending import Ending, write_report
+from coterie.lead.integration import Queue
+from coterie.lead.lead import Lead
+from coterie.lead.opening import open_team, read_instructions
+from coterie.lead.recovery import recover
+from coterie.lead.stall import Stall
+from coterie.mailbox import RequestStatus
+from coterie.taskboard import Status as TaskStatus
+from coterie.teammates.commands import Commands
+from coterie.teammates.events import Event
+from coterie.teammates.member import Member
+from coterie.teammates.model import Model
+from coterie.teammates.roster import MemberRecord, Status
+from coterie.teammates.sandbox import NoSandbox
+from coterie.teammates.settings import TeamSettings
+from coterie.teammates.team import Runtime, Team, TeamRecord
+from coterie.teammates.teammate import Teammate
+
+__all__ = ["Outcome", "Run", "run_team"]
+
+TICK = 0.5  # seconds between two looks where nothing rang
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: the exit code of the command line, and a sentence."""
+
+    exit_code: int
+    summary: str
+
+
+def run_team(
+    root: Path,
+    *,
+    settings: TeamSettings,
+    api_key: str | None,
+    model: Model | None = None,
+    interactive: bool = False,
+    watch: Callable[[Event], None] = lambda event: None,
+    unsafe_no_sandbox: bool = False,
+) -> Outcome:
+    """Start the team at `root`, or go on with it; returns when it has ended or stopped in order.
+
+    settings: in force from now on, and written to team.json. model: instead of the API, for tests and demos.
+    watch: called with every event. Raises errors of ours with their exit code for what is refused before any work:
+    `AlreadyRunning` where another process runs this team, `KeyOrBilling` without a key.
+    """
+    del unsafe_no_sandbox  # accepted; there is no sandbox to refuse without yet, and every view says so
+    record = TeamRecord.read(root)
+    if record.ended is not None:
+        return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")
+    if model is None and not api_key:
+        raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
+    process = files.token()
+    info: dict[str, Any] = {"schema": 1, "process": process, "started": files.now(), **files.process_mark(os.getpid())}
+    processes = files.make_folder(root / "processes")
+    try:
+        lead_hold = files.hold(processes / "lead.lock", info)
+    except files.Held as error:
+        raise AlreadyRunning(
+            f"the team {record.team} is run by pid {error.info.get('pid')} since {error.info.get('started')}: "
+            "steer it with `coterie say`, stop it with `coterie stop`"
+        ) from None
+    host_hold = files.hold(processes / f"{process}.lock", info)
+    try:
+        record = record.model_copy(update={"settings": settings})
+        record.write(root)
+        team = open_team(root, process=process)
+        team.events.watch(watch)
+        with team.bell.open():
+            return Run(team, settings, model or _real_model(settings, api_key), interactive=interactive).go()
+    finally:
+        host_hold.release()
+        files.remove(processes / f"{process}.lock")
+        lead_hold.release()
+
+
+def _real_model(settings: TeamSettings, api_key: str | None) -> Model:
+    from coterie.teammates.anthropic_model import AnthropicModel
+    from coterie.teammates.limits import Limiter
+
+    assert api_key is not None
+    return AnthropicModel(
+        api_key=api_key,
+        base_url=settings.base_url,
+        team_size=settings.teammates + 1,
+        limiter=Limiter(),
+        fallback_model=settings.fallback_model,
+    )
+
+
+class Run:
+    """One run, from the first look at what is there to the report."""
+
+    def __init__(self, team: Team, settings: TeamSettings, model: Model, *, interactive: bool) -> None:
+        self.team = team
+        commands = Commands(
+            team.root / "output",
+            sandbox=NoSandbox(),
+            ceiling=[Path(team.record.worktrees_root)],
+            report=lambda text: team.events.say("warning", text),
+        )
+        self.runtime = Runtime(
+            team=team,
+            settings=settings,
+            model=model,
+            commands=commands,
+            instructions=read_instructions(team.repository.root),
+        )
+        self.checks = Checks(self.runtime)
+        self.ending = Ending(self.runtime, self.checks)
+        self.queue = Queue(self.runtime, self.checks)
+        self.members: dict[str, Member] = {}
+        self.stall = Stall(self.runtime, self.queue, self.members, interactive=interactive)
+
+    def go(self) -> Outcome:
+        """Recover, run, stop, report."""
+        team = self.team
+        with _signals(self.runtime), self.runtime.commands:
+            team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
+            team.events.say("warning", self.runtime.commands.sandbox.detail)
+            with contextlib.suppress(Refused):
+                team.roster.spawn("lead", model=self.runtime.settings.model, made_by=f"{team.name}/lead")
+            team.keeper.create_integration(team.record.base.commit)
+            recover(team)
+            self.queue.thread.start()
+            try:
+                self.watch()
+            except Exception as error:
+                team.events.say("warning", f"the run failed: {type(error).__name__}: {error}")
+                self.runtime.stop(f"the run failed: {error}", 3, drop_calls=True)
+                raise
+            finally:
+                self.wind_down()
+        return self.outcome()
+
+    def watch(self) -> None:
+        """Until the team has finished or stops: start threads, let everybody look, see whether anything moves."""
+        stop, finished = self.runtime.stop.wanted, self.runtime.finished
+        unhook = [each.on(self.team.bell.ring) for each in (stop, finished)]
+        try:
+            while not stop.is_set():
+                seen = self.team.bell.count()
+                self.start_members()
+                if finished.is_set() and not any(each.thread.is_alive() for each in self.members.values()):
+                    return
+                self.look()
+                self.stall.look(seen)
+                self.team.bell.wait(seen, TICK)
+        finally:
+            for each in unhook:
+                each()
+
+    def start_members(self) -> None:
+        """A thread for every living member that has none."""
+        for record in self.team.roster.living():
+            running = self.members.get(record.name)
+            if running is not None and running.instance == record.instance:
+                continue
+            try:
+                member = self._member(record)
+            except CoterieError as error:
+                self.team.events.say("warning", f"{record.name} cannot be resumed: {error}", member=record.name)
+                self.team.roster.update(record.name, record.instance, status=Status.FAILED, reason=str(error)[:500])
+                continue
+            self.members[record.name] = member
+            member.thread.start()
+
+    def _member(self, record: MemberRecord) -> Member:
+        if record.name == "lead":
+            return Lead(self.runtime, record, self.ending)
+        return Teammate(self.runtime, record)
+
+    def look(self) -> None:
+        """What came from outside: stop files, rejected splits, mail and moves that end what runs."""
+        team = self.team
+        path = team.root / "stop.json"
+        with contextlib.suppress(FileNotFoundError, files.Unreadable):
+            wanted = files.read_json(path)
+            if wanted.get("process") == team.process:
+                self.runtime.stop(
+                    f"stopped by {wanted.get('by', 'somebody')}", 7, drop_calls=bool(wanted.get("now", False))
+                )
+        for request in team.requests.all():
+            if request.kind == "split" and request.status is RequestStatus.REJECTED:
+                self._drop_split(request.id)
+        self.queue.look()
+        for member in list(self.members.values()):
+            if member.thread.is_alive():
+                member.look()
+                if self.runtime.finished.is_set() and member.name != "lead":
+                    member.halt.set("the team has finished")
+
+    def _drop_split(self, request: str) -> None:
+        """The tasks of a rejected proposal are cancelled, and edges to them are taken out."""
+        board = self.team.board
+        tasks = board.tasks()
+        gone = {task.id for task in tasks if task.split == request}
+        for task in tasks:
+            edges = gone & set(task.blocked_by)
+            if edges and task.id not in gone and task.status is TaskStatus.PENDING:
+                board.update(
+                    task.id,
+                    by="runtime",
+                    remove_blocked_by=sorted(edges),
+                    may_lower_plan=False,
+                    made_by=f"{request}/rejected/{task.id}",
+                )
+            if task.id in gone and task.status is TaskStatus.PENDING:
+                board.want(
+                    task.id,
+                    move="cancel",
+                    by="runtime",
+                    reason=f"{request} was rejected",
+                    made_by=f"{request}/rejected/{task.id}",
+                )
+
+    def wind_down(self) -> None:
+        """Wait until every thread has come to its boundary; a model call that runs is finished and journaled."""
+        self.team.bell.ring()
+        if not self.runtime.finished.is_set() and not self.runtime.stop.wanted.is_set():
+            self.runtime.stop("the run ends", 7)
+        for member in list(self.members.values()):
+            while member.thread.is_alive():
+                member.thread.join(0.5)
+                with contextlib.suppress(CoterieError, OSError):
+                    member.look()
+        while self.queue.thread.is_alive():
+            self.queue.thread.join(0.5)
+
+    def outcome(self) -> Outcome:
+        """The report, the exit code, and what the person is told."""
+        team = self.team
+        record = team.record
+        if record.ended is not None:
+            code, summary = record.ended.exit, record.ended.summary
+        else:
+            code, summary = self.runtime.stop.exit_code, self.runtime.stop.wanted.reason
+        write_report(team, exit_code=code, summary=summary)
+        if record.ended is None:
+            summary = f"stopped: {summary}. `coterie resume --team {team.name}` goes on"
+        team.events.say("end", summary, exit_code=code)
+        return Outcome(code, summary)
+
+
+@contextlib.contextmanager
+def _signals(runtime: Runtime) -> Iterator[None]:
+    """Once: stop in order, model calls dropped. Twice: at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    codes = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+
+    def caught(number: int, frame: object) -> None:
+        code = codes[signal.Signals(number)]
+        if runtime.stop.wanted.is_set():
+            os._exit(code)  # the spawner ends the commands; what is on disk is whole at every instant
+        runtime.stop(f"interrupted by {signal.Signals(number).name}", code, drop_calls=True)
+
+    before = {number: signal.signal(number, caught) for number in codes}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,44 @@
+"""events.jsonl: what happened, for people and programs. No decision is ever made from it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from coterie import files
+
+__all__ = ["Event", "Events"]
+
+Event = dict[str, Any]
+
+
+class Events:
+    """Says what happens: appends it to the file, and hands it to whoever watches."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._guard = threading.Lock()
+        self._watchers: list[Callable[[Event], None]] = []
+
+    def watch(self, watcher: Callable[[Event], None]) -> None:
+        """Call `watcher` with every event from now on, one at a time, in the thread that says it."""
+        self._watchers.append(watcher)
+
+    def say(self, kind: str, text: str, **fields: Any) -> None:
+        """One event: `at, kind, text` and what else is known (member, task, request …)."""
+        event: Event = {"at": files.now(), "kind": kind, "text": text, **fields}
+        with self._guard:
+            files.append(
+                self._path, (json.dumps(event, ensure_ascii=False, default=str) + "\n").encode("utf-8", "replace")
+            )
+            for watcher in self._watchers:
+                watcher(event)
+
+    def show(self, event: Event) -> None:
+        """Hand something to the watchers that is not kept, such as a piece of an answer while it streams."""
+        with self._guard:
+            for watcher in self._watchers:
+                watcher(event)

@@ -1,0 +1,190 @@
+"""Who is on the team: one member.json each, and the lives that a name has had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coterie import files
+from coterie.errors import CoterieError, NewerSchema, Refused
+
+__all__ = ["HUMAN", "MemberRecord", "Roster", "Status", "Tokens", "UnknownMember"]
+
+HUMAN = "human"
+
+
+class UnknownMember(Refused):
+    """No member of that name."""
+
+
+class Status(StrEnum):
+    """What a member is doing."""
+
+    STARTING = "starting"  # spawned, its thread does not run yet
+    WORKING = "working"  # in a stretch
+    WAITING = "waiting"  # for a decision, for the queue, or for somebody to say what is next
+    IDLE = "idle"  # nothing to do
+    STOPPING = "stopping"  # its life is being ended
+    STOPPED = "stopped"  # its life has ended in order
+    FAILED = "failed"  # its life has ended by a fault of ours
+
+    @property
+    def over(self) -> bool:
+        return self in (Status.STOPPED, Status.FAILED)
+
+
+class Tokens(BaseModel):
+    """Tokens that a member's model calls were billed for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output + self.cache_read + self.cache_write
+
+
+class MemberRecord(BaseModel):
+    """member.json: one member in its latest life."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    name: str
+    instance: str = Field(description="name#life, as in ada#2")
+    role: str | None = Field(default=None, description="what a task's role has to be for this member to claim it")
+    model: str
+    prompt: str = Field(default="", description="what the lead told this member at spawning, for all its tasks")
+    status: Status = Status.STARTING
+    reason: str = ""
+    since: str = ""
+    task: str | None = None
+    epoch: int | None = None
+    worktree: str | None = None
+    todo: list[dict[str, str]] = Field(default_factory=list)
+    turn: int = 0
+    tokens: Tokens = Tokens()
+    usd: float | None = Field(default=0.0, description="dollars; null where a model's price is not known")
+    process: str | None = Field(default=None, description="id of the host process")
+    made_by: str | None = None
+
+    @property
+    def life(self) -> int:
+        return int(self.instance.rpartition("#")[2])
+
+    def encode(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
+
+class Roster:
+    """The members of one team, as their files say. Every change is made under the team's lock."""
+
+    def __init__(self, root: Path, *, on_change: Callable[[], None] = lambda: None) -> None:
+        self.root = root
+        self._lock = root / "lock"
+        self._on_change = on_change
+
+    def folder(self, name: str) -> Path:
+        return self.root / "members" / name
+
+    def get(self, name: str) -> MemberRecord:
+        """The member as it is now. Takes no lock. Raises `UnknownMember`."""
+        try:
+            record = files.read_json(self.folder(name) / "member.json")
+        except FileNotFoundError:
+            known = ", ".join(each.name for each in self.all()) or "nobody yet"
+            raise UnknownMember(f"no member is called {files.clean(name, 60)!r}. On the team: {known}") from None
+        if record.get("schema", 1) != 1:
+            raise NewerSchema(f"member {name} was written by a newer Coterie: upgrade to change it")
+        return MemberRecord.model_validate(record)
+
+    def all(self) -> list[MemberRecord]:
+        """Every member that was ever spawned, the lead first, then by name."""
+        found = []
+        for path in sorted((self.root / "members").glob("*/member.json")):
+            try:
+                found.append(MemberRecord.model_validate(files.read_json(path)))
+            except (CoterieError, ValueError, FileNotFoundError):
+                continue  # the audit reports it; the others go on
+        return sorted(found, key=lambda each: (each.name != "lead", each.name))
+
+    def living(self) -> list[MemberRecord]:
+        return [each for each in self.all() if not each.status.over]
+
+    def instance_of(self, name: str) -> str | None:
+        """The living instance of `name`; None if it is unknown or its life has ended. The human is always there."""
+        if name == HUMAN:
+            return HUMAN
+        try:
+            record = self.get(name)
+        except CoterieError:
+            return None
+        return None if record.status.over else record.instance
+
+    def spawn(
+        self,
+        name: str,
+        *,
+        model: str,
+        role: str | None = None,
+        prompt: str = "",
+        most: int | None = None,
+        made_by: str | None = None,
+    ) -> MemberRecord:
+        """Start the next life of `name`. Refused while it lives, or when `most` teammates live already.
+
+        A repeated `made_by` returns the life that was made the first time.
+        """
+        files.check_name(name, reserved=name == "lead")
+        with files.locked(self._lock):
+            try:
+                before: MemberRecord | None = self.get(name)
+            except UnknownMember:
+                before = None
+            if before is not None and made_by is not None and before.made_by == made_by:
+                return before
+            if before is not None and not before.status.over:
+                raise Refused(f"{name} is on the team already ({before.instance}, {before.status}): take another name")
+            others = [each for each in self.living() if each.name != "lead"]
+            if most is not None and len(others) >= most:
+                raise Refused(f"the team has {len(others)} of at most {most} teammates: stop one first, or use those")
+            life = before.life + 1 if before is not None else 1
+            record = MemberRecord(
+                name=name,
+                instance=f"{name}#{life}",
+                role=role,
+                model=model,
+                prompt=prompt,
+                since=files.now(),
+                made_by=made_by,
+            )
+            for each in ("tmp", "new", "cur"):
+                files.make_folder(self.root / "mail" / name / each)
+            files.make_folder(self.folder(name))
+            files.write_json(self.folder(name) / "member.json", record.encode())
+        self._on_change()
+        return record
+
+    def update(self, name: str, instance: str, **changes: Any) -> MemberRecord:
+        """Change fields of a living member. Refused if `instance` is no longer the latest life of that name."""
+        with files.locked(self._lock):
+            before = self.get(name)
+            if before.instance != instance:
+                raise Refused(f"{instance} is over: {name} is {before.instance} now")
+            after = before.model_copy(update=changes)
+            if after.status != before.status or after.reason != before.reason:
+                after = after.model_copy(update={"since": files.now()})
+            if after == before:
+                return before
+            files.write_json(self.folder(name) / "member.json", after.encode())
+        if after.status != before.status:
+            self._on_change()
+        return after

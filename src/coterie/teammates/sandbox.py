@@ -1,0 +1,97 @@
+"""What a command can see and reach: its environment, and the seam for the operating system's sandbox."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from coterie.errors import Refused
+
+__all__ = ["NoSandbox", "Sandbox", "environment"]
+
+
+class Sandbox(Protocol):
+    """The one seam for a boundary that the operating system keeps."""
+
+    level: str  # full, partial or none
+    detail: str  # for people: what keeps the boundary, or why nothing does
+    read_only_possible: bool  # whether `writable=False` can be kept
+
+    def wrap(self, argv: list[str], *, cwd: Path, writable: bool) -> list[str]:
+        """The argv that runs `argv` in `cwd` behind the boundary. Raises `Refused` for what it cannot keep."""
+        ...
+
+
+class NoSandbox:
+    """No boundary at all: a command can do whatever the person can who started the run."""
+
+    level = "none"
+    read_only_possible = False
+
+    def __init__(self, detail: str = "no sandbox: commands can reach everything that you can") -> None:
+        self.detail = detail
+
+    def wrap(self, argv: list[str], *, cwd: Path, writable: bool) -> list[str]:
+        if not writable:
+            raise Refused("without a sandbox a command cannot be kept from writing: read with read_file, glob, grep")
+        return argv
+
+
+_INHERITED = re.compile(
+    r"PATH|HOME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|USER|LOGNAME|SHELL"
+    r"|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS"
+)
+_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
+_OURS = re.compile(r"ANTHROPIC_.*|COTERIE_.*|GIT_.*", re.IGNORECASE)
+_PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def environment(
+    command_id: str,
+    *,
+    ceiling: Sequence[Path] = (),
+    extra: Mapping[str, str] | None = None,
+    base: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The whole environment of a command, built from nothing.
+
+    From `base` (the host's environment if None) only names on a short list are taken: no keys, no variables that make
+    Python, Node or git look elsewhere than in the worktree. PATH loses relative entries, the bin folder of the
+    environment Coterie runs in, and that of an activated one: what is installed there may lead to the user's checkout.
+    `ceiling`: folders above which git must not look for a repository. `extra`: what the settings add, which may bring
+    back anything but `ANTHROPIC_*`, `COTERIE_*` and `GIT_*` (`Refused`). `COTERIE_COMMAND` marks the process as ours.
+    """
+    base = os.environ if base is None else base
+    built = {
+        name: value
+        for name, value in base.items()
+        if _INHERITED.fullmatch(name) and not _SECRET.search(name) and "\0" not in value
+    }
+    built["PATH"] = _path(built.get("PATH", ""), base.get("VIRTUAL_ENV"))
+    if not any(name in built for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+        built["LANG"] = "C.UTF-8"
+    built["TERM"] = "dumb"
+    for name, value in (extra or {}).items():
+        if _OURS.fullmatch(name) or not name or "=" in name or "\0" in name + value:
+            raise Refused(f"a command's environment cannot have {name!r}: {_OURS.pattern} are the runtime's own")
+        built[name] = value
+    built["GIT_TERMINAL_PROMPT"] = "0"
+    if ceiling:
+        # git compares with the resolved name of the folder it is in, and a colon would end an entry
+        roots = dict.fromkeys(str(each) for root in ceiling for each in (root.absolute(), root.resolve()))
+        built["GIT_CEILING_DIRECTORIES"] = os.pathsep.join(roots)
+    built["COTERIE_COMMAND"] = command_id
+    return built
+
+
+def _path(path: str, activated: str | None) -> str:
+    hidden = {os.path.realpath(Path(each) / "bin") for each in (activated,) if each}
+    if sys.prefix != sys.base_prefix:
+        hidden.add(os.path.realpath(Path(sys.prefix) / "bin"))
+    entries = path.split(os.pathsep)
+    kept = [each for each in entries if Path(each).is_absolute() and os.path.realpath(each) not in hidden]
+    return os.pathsep.join(kept) or _PLAIN_PATH

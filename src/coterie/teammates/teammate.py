@@ -1,0 +1,362 @@
+"""A teammate: claims a task, works in the worktree that is bound to it, hands in, and is told what becomes of it."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import time
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from coterie.errors import CoterieError, Refused
+from coterie.mailbox import Request, RequestKind, RequestStatus, send_owed
+from coterie.taskboard import Assignment, Task
+from coterie.taskboard import Status as TaskStatus
+from coterie.teammates.gate import Holding, PlanState
+from coterie.teammates.journal import Opened
+from coterie.teammates.member import Member, prompt
+from coterie.teammates.roster import MemberRecord, Status
+from coterie.teammates.team import Runtime
+from coterie.teammates.tools import TEAMMATE_TOOLS
+
+__all__ = ["Teammate"]
+
+PROMPTS = Path(__file__).parent / "prompts"
+_SNAPSHOT = re.compile(r"snapshot ([0-9a-f]{40})")
+
+
+class Teammate(Member):
+    """A member that changes files, in one worktree, for one assignment at a time."""
+
+    role: ClassVar[Literal["lead", "teammate"]] = "teammate"
+
+    def __init__(self, runtime: Runtime, record: MemberRecord) -> None:
+        self.tools = TEAMMATE_TOOLS
+        self._deadlines: dict[str, float] = {}
+        super().__init__(runtime, record)
+
+    # ------------------------------------------------------------ what there is to do
+
+    def do_next(self) -> bool:
+        """Shutdown, then what was taken from it, its mail, its own unfinished assignment, the next ready task."""
+        if (request := self.shutdown_request()) is not None:
+            self.shut_down(request, forced=self.halt.is_set())
+            return True
+        if self.runtime.finished.is_set():
+            self.leave("the team has finished")
+            return True
+        task = self.mine()
+        if task is not None and task.wanted is not None:
+            self.hand_over(task)
+            return True
+        self.halt.clear()
+        if task is not None and task.status is TaskStatus.IN_PROGRESS and task.assignment is None:
+            self.bind(task)
+            return True
+        here = self.conversation_of(task)
+        if here and self.loop.open():
+            self.stretch()
+            return True
+        if self.team.mail.has_mail(self.name):
+            self.take_mail(here)
+            return True
+        if task is not None and task.status is TaskStatus.IN_PROGRESS and not here:
+            self.open_conversation("assignment", self.opening(task), task=task.id, epoch=task.epoch)
+            return True
+        if task is None:
+            return self.claim()
+        if self.record.status is not Status.WAITING:
+            self.status(Status.WAITING, self.waits_for(task))
+        return False
+
+    def mine(self) -> Task | None:
+        """The task that this life of mine holds, by the board."""
+        task = self.team.board.held_by(self.name)
+        if task is None or task.claim is None or task.claim.instance != self.instance:
+            return None
+        return task
+
+    def conversation_of(self, task: Task | None) -> bool:
+        """Whether the latest conversation is about this assignment; with None: about mail outside of any."""
+        records = self.journal.conversation()
+        if not records or not isinstance(records[0], Opened):
+            return False
+        opened = records[0]
+        if task is None:
+            return opened.task is None
+        return (opened.task, opened.epoch) == (task.id, task.epoch)
+
+    def claim(self) -> bool:
+        """Take the next ready task, if there is one."""
+        if self.record.task is not None:
+            self.team.keeper.close(self.name)
+            self.update(task=None, epoch=None)
+        if not self.runtime.claims_open.is_set():
+            self.rest("waits until the base is checked")
+            return False
+        task = self.team.board.claim(owner=self.name, instance=self.instance, role=self.record.role)
+        if task is None:
+            self.rest("no task is ready for it")
+            return False
+        self.say("task", f"claims {task.id} (epoch {task.epoch}): {task.subject}", task=task.id)
+        return True
+
+    def rest(self, reason: str) -> None:
+        if self.record.status is not Status.IDLE:
+            self.status(Status.IDLE, reason)
+
+    def bind(self, task: Task) -> None:
+        """Open the worktree of a claim and write down what it is bound to."""
+        tip = self.team.keeper.tip()
+        carry = next(
+            (
+                found.group(1)
+                for change in reversed(task.history)
+                if change.epoch == task.epoch - 1 and change.reason and (found := _SNAPSHOT.search(change.reason))
+            ),
+            None,
+        )
+        opened = self.team.keeper.open(self.name, task=task.id, epoch=task.epoch, base=tip, carry=carry)
+        self.team.board.bind(
+            task.id, task.epoch, Assignment(worktree=str(opened.path), branch=opened.branch, base=opened.base)
+        )
+        self.update(task=task.id, epoch=task.epoch, worktree=str(opened.path))
+
+    def take_mail(self, here: bool) -> None:
+        if not here:
+            self.open_conversation("mail", "")
+        self.stretch(mail=True)
+
+    # ------------------------------------------------------------ a stretch and its end
+
+    def stretch(self, mail: bool = False) -> None:
+        """Turns until an answer without tool calls, then say what came of it."""
+        self.status(Status.WORKING, "" if self.record.task is None else f"on {self.record.task}")
+        if mail:
+            self.loop.deliver()
+            if not self.loop.open():
+                return  # it had been delivered before a restart
+        done = self.loop.run()
+        self.runtime.commands.stop_all(self.instance)
+        if done:
+            self.after_stretch()
+
+    def after_stretch(self) -> None:
+        """Report; an assignment that is left in the middle is continued once with what is missing."""
+        task = self.mine()
+        here = task is not None and self.conversation_of(task)
+        text = self.loop.report()
+        if task is None or not here:
+            self.report(text or "(done)", task=None, epoch=None)
+            return
+        state = self.plan_state()
+        if task.status is TaskStatus.IN_PROGRESS and task.wanted is None and state is not PlanState.SUBMITTED:
+            if self.loop.told("unfinished") == 0:
+                missing = (
+                    "its plan: call submit_plan"
+                    if state in (PlanState.MISSING, PlanState.REJECTED)
+                    else "submit_work (or park or give_up, with the reason)"
+                )
+                self.loop.tell("unfinished", f"{task.id} is still yours and in progress. Missing is {missing}.")
+                return
+            self.report(f"no result on {task.id}: {text}", task=task.id, epoch=task.epoch, failed=True)
+            self.status(Status.WAITING, "no result")
+            return
+        self.report(text or self.waits_for(task), task=task.id, epoch=task.epoch)
+        self.status(Status.WAITING, self.waits_for(task))
+
+    def waits_for(self, task: Task) -> str:
+        if task.status is TaskStatus.SUBMITTED:
+            return f"in the queue: {task.id}"
+        plan = self.team.requests.plan_of(task.id, task.epoch)
+        if plan is not None and self.plan_state() is PlanState.SUBMITTED:
+            return f"plan {plan.id} waits for {plan.to}"
+        return "no result"
+
+    def stuck(self, reason: str) -> None:
+        task = self.mine()
+        self.tell_lead("stuck", f"{self.name} cannot go on: {reason}", made_by=f"{self.instance}/{self.turn}/stuck")
+        if task is not None and task.status is TaskStatus.IN_PROGRESS:
+            self.let_go(task)
+            self.team.board.give_up(task.id, task.epoch, by=self.name, reason=reason[:2000])
+        self.halt.set(reason)
+
+    # ------------------------------------------------------------ what the gate asks
+
+    def bound(self) -> Task | None:
+        """The task of the current conversation, if it is still this life's assignment and not wanted back."""
+        records = self.journal.conversation()
+        opened = records[0] if records else None
+        if not isinstance(opened, Opened) or opened.task is None:
+            return None
+        task = self.team.board.get(opened.task)
+        claim = task.claim
+        if task.epoch != opened.epoch or claim is None or claim.instance != self.instance or task.wanted is not None:
+            return None
+        return task
+
+    def current(self) -> Task:
+        """The same, or `Refused`."""
+        task = self.bound()
+        if task is None:
+            raise Refused("you hold no task now: end your turn")
+        return task
+
+    def holding(self) -> Holding:
+        records = self.journal.conversation()
+        opened = records[0] if records else None
+        if not isinstance(opened, Opened) or opened.task is None:
+            return Holding.NOTHING
+        task = self.bound()
+        if task is None or task.assignment is None:
+            return Holding.LOST
+        if task.status is TaskStatus.SUBMITTED:
+            return Holding.QUEUED
+        if self.team.keeper.needs_merge(self.name, task.assignment.base):
+            return Holding.UNJOINED
+        return Holding.CURRENT
+
+    def plan_state(self) -> PlanState:
+        task = self.bound()
+        if task is None or not task.requires_plan:
+            return PlanState.NOT_NEEDED
+        plan = self.team.requests.plan_of(task.id, task.epoch)
+        if plan is None:
+            return PlanState.MISSING
+        if self.team.requests.plan_approved(task.id, task.epoch):
+            return PlanState.APPROVED
+        return PlanState.SUBMITTED if plan.status is RequestStatus.SUBMITTED else PlanState.REJECTED
+
+    def directory(self) -> Path:
+        """The worktree of the assignment. Fails closed when task, epoch, branch, path and git disagree."""
+        task = self.current()
+        bound = task.assignment
+        if bound is None:
+            raise Refused(f"{task.id} is not bound to a worktree yet")
+        path = Path(bound.worktree)
+        self.team.keeper.check(self.name, task=task.id, epoch=task.epoch, path=path, branch=bound.branch)
+        return path
+
+    def at_boundary(self) -> None:
+        """A returned task: merge what the queue saw into the worktree, before the model is told."""
+        task = self.bound()
+        if task is None or task.assignment is None or task.status is not TaskStatus.IN_PROGRESS:
+            return
+        if self.team.keeper.needs_merge(self.name, task.assignment.base):
+            conflicts = self.team.keeper.merge_in(
+                self.name, task=task.id, epoch=task.epoch, commit=task.assignment.base
+            )
+            said = f", conflicts marked in {', '.join(conflicts)}" if conflicts else ""
+            self.say("merge", f"the integration branch is merged into the worktree of {self.name}{said}", task=task.id)
+
+    def approver(self, task: Task) -> str:
+        """Who decides on this task's plans: by the settings, and by the paths it expects to touch."""
+        settings = self.runtime.settings
+        touched = [
+            who
+            for pattern, who in settings.approver_paths.items()
+            if any(
+                pattern == each or fnmatch.fnmatch(each, pattern) or fnmatch.fnmatch(pattern, each)
+                for each in task.scope
+            )
+        ]
+        return "human" if "human" in touched else touched[0] if touched else settings.approver
+
+    # ------------------------------------------------------------ giving a task back, ending
+
+    def let_go(self, task: Task) -> str:
+        """Keep what lies in the worktree; says where, for the task's history."""
+        self.runtime.commands.stop_all(self.instance)
+        kept = self.team.keeper.snapshot(self.name, label=f"{task.id}-e{task.epoch}")
+        branch = f" (branch {task.assignment.branch})" if task.assignment is not None else ""
+        return f"{branch}, snapshot {kept.commit}" if kept is not None else branch
+
+    def hand_over(self, task: Task) -> None:
+        """Somebody wants the task: snapshot, then make the move that is wanted."""
+        assert task.wanted is not None
+        self.let_go(task)
+        self.team.board.carry_out(task.id, task.epoch, by=self.name)
+        self.say("task", f"{task.id} is taken back: {task.wanted.reason}", task=task.id)
+        self.team.keeper.close(self.name)
+        self.update(task=None, epoch=None)
+        self.halt.clear()
+
+    def shutdown_request(self) -> Request | None:
+        for request in self.team.requests.open_for(self.name):
+            if request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance and request.open:
+                return request
+        return None
+
+    def shut_down(self, request: Request, *, forced: bool) -> None:
+        """End this life: the request is answered, the task goes back, the worktree is kept as a snapshot."""
+        status = RequestStatus.FORCED if forced else RequestStatus.ACKNOWLEDGED
+        self.leave(f"shutdown {request.id}: {request.text or 'asked for'}")
+        settled = self.team.requests.settle_shutdown(request.id, status=status, by="runtime", reason="")
+        send_owed(self.team.requests, self.team.mail, settled)
+
+    def leave(self, reason: str) -> None:
+        """Give the task back and end the life."""
+        task = self.mine()
+        if task is not None and task.status is TaskStatus.IN_PROGRESS:
+            kept = self.let_go(task)
+            self.team.board.release(task.id, task.epoch, by="runtime", reason=f"{self.name} stopped{kept}", lost=True)
+        if self.record.worktree is not None:
+            self.team.keeper.close(self.name)
+        self.end_life(reason)
+
+    def look(self) -> None:
+        """Also: a task that is wanted, a shutdown whose time is over."""
+        request = self.shutdown_request()
+        if request is not None:
+            since = self._deadlines.setdefault(request.id, time.monotonic())
+            if time.monotonic() - since >= (request.deadline_s or 0):
+                self.halt.set("the time to shut down is over")
+        if self.record.task is not None and self.record.status is Status.WORKING:
+            try:
+                task = self.team.board.get(self.record.task)
+            except CoterieError:
+                return
+            lost = task.epoch != self.record.epoch or task.claim is None
+            completed = task.status is TaskStatus.COMPLETED
+            if task.wanted is not None or (lost and not completed):
+                self.halt.set("the task was taken back")
+        super().look()
+
+    # ------------------------------------------------------------ what it is told
+
+    def system(self) -> str:
+        return prompt(
+            PROMPTS,
+            "teammate",
+            name=self.name,
+            team=self.team.name,
+            charge=self.record.prompt or "(nothing in particular)",
+            instructions=self.runtime.instructions or "(the repository has none)",
+        )
+
+    def opening(self, task: Task) -> str:
+        """The first message of an assignment."""
+        assert task.assignment is not None
+        checks = [*task.checks, *[each for each in self.runtime.settings.checks if each not in task.checks]]
+        lines = [
+            f"# Task {task.id}: {task.subject}",
+            f"epoch: {task.epoch}",
+            f"directory: {task.assignment.worktree}",
+            f"branch: {task.assignment.branch}",
+            f"base: {task.assignment.base}",
+            f"plan required: {'yes' if task.requires_plan else 'no'}",
+            "checks:",
+            *(f"- {check}" for check in checks or ["(none)"]),
+            "scope:",
+            *(f"- {path}" for path in task.scope or ["(not said)"]),
+            "",
+            task.description,
+        ]
+        before = [
+            f"- {change.at} {change.from_} -> {change.to} by {change.by}: {change.reason}"
+            for change in task.history
+            if change.epoch and change.epoch < task.epoch and change.reason
+        ]
+        if before:
+            lines += ["", "## Earlier attempts", *before]
+        return "\n".join(lines)

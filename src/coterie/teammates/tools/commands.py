@@ -1,0 +1,75 @@
+"""Running commands in the worktree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from coterie.errors import Refused
+from coterie.teammates.commands import ProcessMark
+from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
+
+__all__ = ["BASH", "STOP_COMMAND"]
+
+
+class Bash(Arguments):
+    """Run a command with bash in your directory. Standard input is empty. Git is there for looking (status, diff,
+    log, show); the runtime commits: use submit_work. What the command leaves running is ended with it; with
+    `background` it runs on until your turn ends, and its output can be read as `output:<command_id>`."""
+
+    command: str = Field(min_length=1)
+    timeout_s: float | None = Field(default=None, gt=0, le=600, strict=False, description="seconds; default 120")
+    background: bool | None = None
+
+
+def _bash(member: Any, given: Bash, call: Call) -> ToolResult | str:
+    path = member.directory()
+    settings = member.runtime.settings
+
+    def started(mark: ProcessMark) -> None:
+        call.started(mark.model_dump(mode="json"))
+
+    if given.background:
+        command_id = member.runtime.commands.start(
+            given.command,
+            cwd=path,
+            timeout_s=given.timeout_s,
+            owner=member.instance,
+            env=settings.environment,
+            keep_output=True,
+            started=started,
+        )
+        return f"started in the background as {command_id}"
+    limit = given.timeout_s or settings.bash_timeout
+    done = member.runtime.commands.run(
+        given.command,
+        cwd=path,
+        timeout_s=limit,
+        owner=member.instance,
+        env=settings.environment,
+        started=started,
+        cancel=call.cancel,
+    )
+    if done.timed_out:
+        return ToolResult(f"ended after {limit:g} s, with all it had started\n{done.text}", is_error=True)
+    if done.cancelled is not None:
+        return ToolResult(f"interrupted: {done.cancelled}\n{done.text}", is_error=True)
+    return ToolResult(f"exit code: {done.exit_code}\n{done.text}", is_error=done.exit_code != 0)
+
+
+class StopCommand(Arguments):
+    """End a background command of yours, with all it has started."""
+
+    command_id: str
+
+
+def _stop(member: Any, given: StopCommand, call: Call) -> str:
+    if given.command_id not in member.runtime.commands.running(member.instance):
+        raise Refused(f"no command {given.command_id[:60]!r} of yours runs")
+    progress = member.runtime.commands.stop(given.command_id)
+    return f"ended {given.command_id}\n{progress.text}"
+
+
+BASH = Tool("bash", Effect.CHANGES, Bash, _bash, repeats=False)
+STOP_COMMAND = Tool("stop_command", Effect.COORDINATES, StopCommand, _stop)

@@ -1,0 +1,237 @@
+"""Reading and changing files, inside the member's directory and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from coterie import files
+from coterie.errors import Refused
+from coterie.teammates.output import read_output
+from coterie.teammates.tool import Arguments, Call, Effect, Tool
+
+__all__ = ["EDIT_FILE", "GLOB", "GREP", "READ_FILE", "WRITE_FILE", "inside"]
+
+FILE_CAP = 10 * 1024 * 1024  # bytes of a file that is read or written
+SHOWN = 30_000  # characters of one result
+LINES = 2000
+FOUND = 500
+
+
+class OutsidePath(Refused):
+    """The path does not lead to a file inside your directory."""
+
+
+def inside(root: Path, given: str) -> Path:
+    """`given` as a path inside `root`, absolute or relative to it; what leads out of it and .git are refused."""
+    if not given or "\0" in given:
+        raise OutsidePath(f"expected a path inside {root}, found {given!r}")
+    path = Path(os.path.normpath(root / given))
+    real_root = root.resolve()
+    if not path.is_relative_to(root) and not path.is_relative_to(real_root):
+        raise OutsidePath(f"{given} is outside your directory {root}: only files in it can be reached")
+    real = path.resolve()
+    if not real.is_relative_to(real_root):
+        raise OutsidePath(f"{given} leads out of your directory {root} through a symbolic link")
+    relative = real.relative_to(real_root)
+    if relative.parts and relative.parts[0] == ".git":
+        raise OutsidePath(f"{given} belongs to git: the runtime commits your work, leave it alone")
+    return real
+
+
+def _text(path: Path, given: str) -> str:
+    """The text of a regular file, line ends as they are. Clear errors for everything else."""
+    try:
+        data = files.read_bytes(path, limit=FILE_CAP)
+    except FileNotFoundError:
+        near = sorted(each.name for each in path.parent.iterdir())[:20] if path.parent.is_dir() else []
+        raise Refused(f"there is no file {given}" + (f". Beside it: {', '.join(near)}" if near else "")) from None
+    except files.Unreadable as error:
+        raise Refused(f"{given}: {error.reason}") from None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise Refused(f"{given} is not UTF-8 text ({len(data)} bytes): use bash to look at it") from None
+
+
+def _write(path: Path, given: str, text: str) -> None:
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > FILE_CAP:
+        raise Refused(f"{given}: expected at most {FILE_CAP} bytes, found {len(data)}")
+    mode = None
+    if path.is_symlink() or path.exists():
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            raise Refused(f"{given} is not a regular file: nothing was written")
+        mode = stat.S_IMODE(found.st_mode)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write_bytes(path, data)
+    if mode is not None:
+        path.chmod(mode)
+
+
+class ReadFile(Arguments):
+    """Read a text file of your directory, as numbered lines. `output:<id>` reads a long output of yours."""
+
+    path: str
+    offset: int | None = Field(default=None, ge=1, description="first line, counted from 1")
+    limit: int | None = Field(default=None, ge=1, description="how many lines; at most 2000 at once")
+
+
+def _read(member: Any, given: ReadFile, call: Call) -> str:
+    start = given.offset or 1
+    limit = min(given.limit or LINES, LINES)
+    if given.path.startswith("output:"):
+        owner = f"{member.instance}."
+        found = given.path.removeprefix("output:")
+        return read_output(member.team.root / "output", found, offset=start, limit=limit, owner=owner)
+    text = _text(inside(member.directory(), given.path), given.path)
+    lines = text.split("\n")
+    if lines and not lines[-1]:
+        lines.pop()
+    if start > max(len(lines), 1):
+        raise Refused(f"{given.path} has {len(lines)} lines: there is no line {start}")
+    shown: list[str] = []
+    size = 0
+    for number, line in enumerate(lines[start - 1 : start - 1 + limit], start):
+        shown.append(f"{number:>6}\t{line[:5000]}")
+        size += len(shown[-1]) + 1
+        if size > SHOWN:
+            break
+    last = start - 1 + len(shown)
+    if last < len(lines):
+        shown.append(f"({len(lines)} lines in all: go on with offset {last + 1})")
+    return "\n".join(shown) or "(an empty file)"
+
+
+class WriteFile(Arguments):
+    """Write a whole file of your directory; folders are made as needed."""
+
+    path: str
+    content: str
+
+
+def _write_file(member: Any, given: WriteFile, call: Call) -> str:
+    path = inside(member.directory(), given.path)
+    fresh = not path.exists()
+    _write(path, given.path, given.content)
+    return f"{'created' if fresh else 'wrote'} {given.path} ({len(given.content.encode())} bytes)"
+
+
+class EditFile(Arguments):
+    """Replace a piece of text in a file. `old_text` has to match exactly once, white space included."""
+
+    path: str
+    old_text: str
+    new_text: str
+
+
+def _edit_file(member: Any, given: EditFile, call: Call) -> str:
+    path = inside(member.directory(), given.path)
+    text = _text(path, given.path)
+    if not given.old_text:
+        raise Refused("old_text is empty: say what to replace, or use write_file")
+    times = text.count(given.old_text)
+    if call.again and times == 0 and given.new_text and given.new_text in text:
+        return f"edited {given.path} (it had been done before the interruption)"
+    if times != 1:
+        hint = "give more of the lines around it" if times else "read the file again: it may have changed"
+        raise Refused(f"old_text is found {times} times in {given.path}, expected exactly once: {hint}")
+    if given.old_text == given.new_text:
+        raise Refused("old_text and new_text are the same: nothing to do")
+    _write(path, given.path, text.replace(given.old_text, given.new_text))
+    return f"edited {given.path}"
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """All regular files below, in order, without .git and without following links."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(each for each in folders if each != ".git")
+        for name in sorted(names):
+            if name != ".git":
+                yield Path(folder) / name
+
+
+class Glob(Arguments):
+    """Names of the files in your directory that match a pattern such as `src/**/*.py`."""
+
+    pattern: str
+
+
+def _glob(member: Any, given: Glob, call: Call) -> str:
+    root = member.directory()
+    if given.pattern.startswith("/") or ".." in Path(given.pattern).parts:
+        raise OutsidePath(f"expected a pattern inside your directory, found {given.pattern!r}")
+    try:
+        matching = _pattern(given.pattern)
+    except re.error as error:
+        raise Refused(f"{given.pattern!r} is not a pattern: {error}") from None
+    names = [str(path.relative_to(root)) for path in _walk(root)]
+    found = [name for name in names if matching.fullmatch(name)]
+    more = [f"({len(found) - FOUND} more: narrow the pattern)"] if len(found) > FOUND else []
+    return "\n".join([*found[:FOUND], *more]) or "no file matches"
+
+
+def _pattern(pattern: str) -> re.Pattern[str]:
+    """A path pattern as an expression: `**/` any folders, `*` and `?` within one name."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern)
+    spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    return re.compile(
+        "".join(
+            spelled.get(part)
+            or (part.replace("[!", "[^") if part.startswith("[") and len(part) > 2 else re.escape(part))
+            for part in parts
+        )
+    )
+
+
+class Grep(Arguments):
+    """Lines that match a regular expression (Python's), as `path:line: text`."""
+
+    pattern: str
+    path: str | None = Field(default=None, description="a file or folder; default: your whole directory")
+    glob: str | None = Field(default=None, description="only files whose path matches, such as `*.py`")
+
+
+def _grep(member: Any, given: Grep, call: Call) -> str:
+    root = member.directory()
+    try:
+        wanted = re.compile(given.pattern)
+        only = _pattern(given.glob) if given.glob else None
+    except re.error as error:
+        raise Refused(f"expected a regular expression, found {given.pattern!r}: {error}") from None
+    start = inside(root, given.path) if given.path else root.resolve()
+    if not start.exists():
+        raise Refused(f"there is no {given.path}")
+    found: list[str] = []
+    for path in [start] if start.is_file() else _walk(start):
+        name = str(path.relative_to(root.resolve()))
+        if only is not None and not (only.fullmatch(name) or only.fullmatch(path.name)):
+            continue
+        if call.cancel.is_set():
+            raise Refused(f"ended: {call.cancel.reason}")
+        try:
+            data = files.read_bytes(path, limit=FILE_CAP)
+        except (files.Unreadable, OSError):
+            continue
+        if b"\0" in data[:8192]:
+            continue
+        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+            if wanted.search(line[:10_000]):
+                found.append(f"{name}:{number}: {line[:300]}")
+                if len(found) > FOUND:
+                    return "\n".join([*found[:FOUND], "(more: narrow the search)"])[:SHOWN]
+    return "\n".join(found)[:SHOWN] or "no line matches"
+
+
+READ_FILE = Tool("read_file", Effect.READS, ReadFile, _read)
+WRITE_FILE = Tool("write_file", Effect.CHANGES, WriteFile, _write_file)
+EDIT_FILE = Tool("edit_file", Effect.CHANGES, EditFile, _edit_file)
+GLOB = Tool("glob", Effect.READS, Glob, _glob)
+GREP = Tool("grep", Effect.READS, Grep, _grep)
