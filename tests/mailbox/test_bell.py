@@ -56,12 +56,13 @@ def test_a_ring_wakes_everybody_who_waits(bell) -> None:
 def test_a_message_that_arrives_while_its_receiver_goes_idle_wakes_it(team, bell, journal) -> None:
     """Look, then wait, with messages falling at every moment in between: none is left for the timeout."""
     mailbox = team.new_mailbox(on_send=lambda message: bell.ring())
-    late = []
+    late, taken = [], threading.Event()
 
     def live() -> None:
-        while len(journal.delivered) < 300:
+        while len(journal.delivered) < 120:
             seen = bell.count()
             if journal.take(mailbox, "ada"):
+                taken.set()
                 continue
             if bell.wait(seen, LONG) == seen:
                 late.append(len(journal.delivered))
@@ -69,13 +70,14 @@ def test_a_message_that_arrives_while_its_receiver_goes_idle_wakes_it(team, bell
 
     member = threading.Thread(target=live)
     member.start()
-    for number in range(300):
+    for number in range(120):
         mailbox.send(Note(text=str(number)), sender="bob", sender_instance="bob#1", to="ada")
-        while number % 3 == 0 and len(journal.delivered) <= number and not late:
-            pass  # let it go idle before the next one
+        if number % 3 == 0:
+            taken.wait(LONG)  # so that it looks again, finds nothing, and goes idle at about the next send
+        taken.clear()
     member.join(LONG)
     assert late == []
-    assert len(journal.delivered) == 300
+    assert len(journal.delivered) == 120
 
 
 def test_another_process_is_heard(tmp_path: Path, bell) -> None:

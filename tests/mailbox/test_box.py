@@ -171,6 +171,15 @@ def test_a_torn_line_in_the_ledger_costs_nothing(team, journal) -> None:
     assert journal.take(team.mailbox, "ada") == ["one", "two", "three"]
 
 
+def test_what_stands_behind_a_torn_line_is_seen_by_those_who_had_read_up_to_it(team) -> None:
+    here, there = team.new_mailbox(), team.new_mailbox()
+    for mailbox in (here, there):
+        note(mailbox, "known to both", made_by="k1")
+    with (team.root / "mail/ada/ledger").open("ab") as ledger:
+        ledger.write(b'[2, "00000')
+    assert note(here, "two", made_by="k2") == note(there, "two", made_by="k2")
+
+
 # --- receiving -------------------------------------------------------------------------------------------------------
 
 

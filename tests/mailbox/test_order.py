@@ -110,7 +110,7 @@ def test_a_life_that_ends_while_others_write_to_it_leaves_nothing_behind(team, j
     for thread in threads:
         thread.start()
     began.wait()
-    while len(sent) < 60:
+    while len(sent) < 60 and any(thread.is_alive() for thread in threads):
         journal.take(team.mailbox, "ada")
     team.lives["ada"] = Recipient("ada#1", False)
     journal.end(team.mailbox, "ada", "ada#1")
@@ -121,3 +121,26 @@ def test_a_life_that_ends_while_others_write_to_it_leaves_nothing_behind(team, j
     assert sorted(recorded) == sorted(sent)
     assert len(sent) + len(refused) == 8 * 40
     assert not team.mailbox.has_mail("ada")
+
+
+def test_a_turn_boundary_and_a_forced_end_at_the_same_moment_make_one_record_of_each_message(team, journal) -> None:
+    for number in range(3):
+        team.mailbox.send(Note(text=str(number)), sender="bob", sender_instance="bob#1", to="ada")
+    end = threading.Thread(target=journal.end, args=(team.mailbox, "ada", "ada#1"))
+
+    def slowly(messages) -> None:
+        end.start()
+        end.join(0.3)  # it has all this time to get in between, and must not
+        journal.add(messages)
+
+    team.mailbox.receive(
+        "ada",
+        instance="ada#1",
+        seen=journal.seen,
+        journal=slowly,
+        journal_undelivered=journal.add_undelivered,
+    )
+    end.join()
+    assert [message.body.text for message in journal.delivered] == ["0", "1", "2"]
+    assert journal.undelivered == []
+    assert not team.mailbox.has_mail("bob")

@@ -30,7 +30,7 @@ folder, mode = Path(sys.argv[1]), sys.argv[2]
 commands = Commands(folder / "output", sandbox=NoSandbox())
 tree = sys.argv[3]
 if mode == "dies while it records":
-    commands.run("touch begun", cwd=folder, timeout_s=None, command_id="dies", started=lambda mark: os._exit(9))
+    commands.run("touch begun", cwd=folder, timeout_s=None, command_id=f"dies{os.getpid()}", started=lambda mark: os._exit(9))
 if mode == "starts one after another":
     print(commands._launcher.pid, flush=True)
     for number in range(10_000):
@@ -39,7 +39,7 @@ if mode == "starts one after another":
         commands.stop_all("x") if number % 8 == 7 else None
 up = threading.Event()
 for number in (1, 2):
-    commands.start(tree + "sleep 1000", cwd=folder, timeout_s=None, owner="x", command_id=f"{mode}.{number}",
+    commands.start(tree + "sleep 1000", cwd=folder, timeout_s=None, owner="x", command_id=f"{mode}{os.getpid()}.{number}",
                    on_output=lambda text: up.set())
     up.wait()
     up.clear()
@@ -56,6 +56,11 @@ def soon(what: Callable[[], object], seconds: float = 10.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def named(name: str) -> str:
+    """A command id of this run of the tests: what an earlier one may have left is not counted."""
+    return f"{name}.{os.getpid()}"
 
 
 def carrying(prefix: str) -> list[int]:
@@ -99,16 +104,16 @@ def test_when_the_host_is_killed_nothing_of_its_commands_is_left(tmp_path: Path)
     with host(tmp_path, "killed") as dying:
         assert dying.stdout is not None
         spawner = int(dying.stdout.readline())
-        assert len(carrying("killed.")) >= 8
+        assert len(carrying(f"killed{dying.pid}.")) >= 8
         dying.kill()
-    assert soon(lambda: not carrying("killed."))
+    assert soon(lambda: not carrying(f"killed{dying.pid}."))
     assert soon(lambda: process(spawner) is None)
 
 
 def test_a_host_that_dies_while_it_records_leaves_a_command_that_never_began(tmp_path: Path) -> None:
     with host(tmp_path, "dies while it records") as dying:
         assert dying.wait(20) == 9
-    assert soon(lambda: not carrying("dies"))
+    assert soon(lambda: not carrying(f"dies{dying.pid}"))
     assert not (tmp_path / "begun").exists()
 
 
@@ -132,10 +137,12 @@ def test_when_the_spawner_is_killed_its_commands_end_and_the_next_gets_a_new_one
 ) -> None:
     commands.run("true", cwd=tmp_path, timeout_s=LONG)
     first = spawner_of(commands)
-    done = commands.run(TREE + f"kill -9 {first}; sleep 1000", cwd=tmp_path, timeout_s=LONG, command_id="orphaned")
+    done = commands.run(
+        TREE + f"kill -9 {first}; sleep 1000", cwd=tmp_path, timeout_s=LONG, command_id=named("orphaned")
+    )
     assert done.cancelled == "the process that starts commands was killed"
     assert (done.exit_code, done.text) == (None, "up\n")
-    assert carrying("orphaned") == []
+    assert carrying(named("orphaned")) == []
     assert commands.run("echo again", cwd=tmp_path, timeout_s=LONG).text == "again\n"
     assert spawner_of(commands) != first
 
@@ -180,36 +187,36 @@ def test_finished_commands_leave_no_process_and_no_descriptor(commands: Commands
 
 
 def test_when_a_warden_is_killed_its_tree_is_ended_all_the_same(commands: Commands, tmp_path: Path) -> None:
-    done = commands.run(TREE + "kill -9 $PPID; sleep 1000", cwd=tmp_path, timeout_s=LONG, command_id="unwatched")
+    done = commands.run(TREE + "kill -9 $PPID; sleep 1000", cwd=tmp_path, timeout_s=LONG, command_id=named("unwatched"))
     assert done.cancelled == "the process that watched it was killed"
     assert done.text == "up\n"
-    assert carrying("unwatched") == []
+    assert carrying(named("unwatched")) == []
     assert commands.run("echo again", cwd=tmp_path, timeout_s=LONG).text == "again\n"
 
 
 def test_a_killed_warden_costs_no_other_command(commands: Commands, tmp_path: Path) -> None:
-    other = commands.start(TREE + "sleep 1000", cwd=tmp_path, timeout_s=None, owner="bob", command_id="other")
+    other = commands.start(TREE + "sleep 1000", cwd=tmp_path, timeout_s=None, owner="bob", command_id=named("other"))
     assert soon(lambda: commands.progress(other).text == "up\n")
-    before = set(carrying("other"))
-    commands.run(TREE + "kill -9 $PPID; sleep 1000", cwd=tmp_path, timeout_s=LONG, command_id="unwatched")
-    assert soon(lambda: not carrying("unwatched"))
-    assert set(carrying("other")) == before
+    before = set(carrying(named("other")))
+    commands.run(TREE + "kill -9 $PPID; sleep 1000", cwd=tmp_path, timeout_s=LONG, command_id=named("unwatched"))
+    assert soon(lambda: not carrying(named("unwatched")))
+    assert set(carrying(named("other"))) == before
     assert commands.progress(other).finished is None
 
 
 def test_a_warden_that_its_command_stopped_still_keeps_the_limit(commands: Commands, tmp_path: Path) -> None:
-    done = commands.run(TREE + "kill -STOP $PPID; sleep 1000", cwd=tmp_path, timeout_s=0.5, command_id="stopped")
+    done = commands.run(TREE + "kill -STOP $PPID; sleep 1000", cwd=tmp_path, timeout_s=0.5, command_id=named("stopped"))
     assert done.timed_out
     assert done.seconds < 5
-    assert carrying("stopped") == []
+    assert carrying(named("stopped")) == []
 
 
 def test_a_command_that_kills_both_who_watch_it_is_found_by_its_mark(commands: Commands, tmp_path: Path) -> None:
     commands.run("true", cwd=tmp_path, timeout_s=LONG)
     both = f"kill -9 {spawner_of(commands)} $PPID; sleep 1000"
-    done = commands.run(TREE + both, cwd=tmp_path, timeout_s=LONG, command_id="both")
+    done = commands.run(TREE + both, cwd=tmp_path, timeout_s=LONG, command_id=named("both"))
     assert done.cancelled == "the process that watched it was killed"
-    assert carrying("both") == []
+    assert carrying(named("both")) == []
 
 
 # --- what a dead host left ---
@@ -217,16 +224,18 @@ def test_a_command_that_kills_both_who_watch_it_is_found_by_its_mark(commands: C
 
 @pytest.fixture
 def left() -> Iterator[subprocess.Popen[bytes]]:
-    """A tree in a session of its own that carries the mark of the command `left.1`."""
+    """A tree in a session of its own that carries the mark of the command `left`."""
     made = subprocess.Popen(
         ["bash", "-c", "setsid sleep 1001 & sleep 1002 & echo up; sleep 1003"],
-        env={"PATH": os.environ["PATH"], "COTERIE_COMMAND": "left.1"}, stdout=subprocess.PIPE, start_new_session=True,
+        env={"PATH": os.environ["PATH"], "COTERIE_COMMAND": named("left")}, stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert made.stdout is not None
     assert made.stdout.readline() == b"up\n"
-    assert soon(lambda: sorted(Path(f"/proc/{pid}/comm").read_text() for pid in carrying("left.1")) == ["sleep\n"] * 3)
+    assert soon(
+        lambda: sorted(Path(f"/proc/{pid}/comm").read_text() for pid in carrying(named("left"))) == ["sleep\n"] * 3
+    )
     yield made
-    for pid in {made.pid, *descendants([made.pid]), *carrying("left.1")}:
+    for pid in {made.pid, *descendants([made.pid]), *carrying(named("left"))}:
         os.kill(pid, signal.SIGKILL)
     made.stdout.close()
     made.wait()
@@ -235,15 +244,15 @@ def left() -> Iterator[subprocess.Popen[bytes]]:
 def mark_of(left: subprocess.Popen[bytes], **changes: object) -> ProcessMark:
     found = process(left.pid)
     assert found is not None
-    mark = ProcessMark(command_id="left.1", pid=left.pid, start=found.start, boot=boot_id())
+    mark = ProcessMark(command_id=named("left"), pid=left.pid, start=found.start, boot=boot_id())
     return mark.model_copy(update=changes)
 
 
 def test_leftovers_are_ended_whole_by_their_mark(left: subprocess.Popen[bytes]) -> None:
     mark = mark_of(left)
-    assert len(carrying("left.1")) == 3
+    assert len(carrying(named("left"))) == 3
     assert kill_leftovers([mark]) == [mark]
-    assert carrying("left.1") == []
+    assert carrying(named("left")) == []
     assert kill_leftovers([mark]) == []
 
 
@@ -259,7 +268,7 @@ def test_a_namesake_pid_and_an_earlier_boot_are_left_alone(
     left: subprocess.Popen[bytes], changes: dict[str, object]
 ) -> None:
     assert kill_leftovers([mark_of(left, **changes)]) == []
-    assert len(carrying("left.1")) == 3
+    assert len(carrying(named("left"))) == 3
 
 
 def test_what_only_sits_in_the_session_is_told_and_not_killed(left: subprocess.Popen[bytes]) -> None:

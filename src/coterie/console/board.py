@@ -163,12 +163,12 @@ def print_board(paper: Paper, view: Mapping[str, Any]) -> None:
         head = ("TASK", "STATUS", "OWNER", "EPOCH", "RETURNS", "SUBJECT")
         paper.table(head, [_cells(row) for row in view["tasks"]], stretch=5)
     shown = ", ".join(f"{number} {name}" for name, number in view["counts"].items() if number)
-    paper.say(f"{len(view['tasks'])} tasks" + (f": {shown}" if shown else ""))
+    paper.prose(f"{len(view['tasks'])} tasks" + (f": {shown}" if shown else ""))
     for each in view["unreadable"]:
-        paper.say(paper.style(f"cannot be {'changed' if each['newer'] else 'read'}: {one_line(each['reason'])}", "red"))
+        paper.prose(f"cannot be {'changed' if each['newer'] else 'read'}: {one_line(each['reason'])}", "red")
     ended = view["ended"]
     if isinstance(ended, dict):
-        paper.say(f"ended with {ended.get('exit')}: {one_line(str(ended.get('summary', '')))}")
+        paper.prose(f"ended with {ended.get('exit')}: {one_line(str(ended.get('summary', '')))}")
 
 
 def heading(paper: Paper, team: str, goal: str) -> None:

@@ -24,7 +24,7 @@ def enter(words: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        _forget_output()
+        forget_output()
         return PIPE_CLOSED
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -73,7 +73,7 @@ def _make_readable() -> None:
         soften(stream)
 
 
-def _forget_output() -> None:
+def forget_output() -> None:
     """Nobody reads standard output any more: what is still in its buffer must not become an error at exit."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
@@ -48,6 +49,12 @@ class Paper:
         """One line, or several; as they are."""
         self.stream.write((text.translate(_PLAIN) if self._ascii else text) + "\n")
 
+    def prose(self, text: str, style: str = "") -> None:
+        """A sentence of ours, broken between words where it is wider than the window."""
+        lines = [text] if self.width is None else textwrap.wrap(text, max(self.width, NARROW)) or [""]
+        for line in lines:
+            self.say(self.style(line, style) if style else line)
+
     def style(self, text: str, style: str) -> str:
         """`text` in a style, such as `bold red`; plain where colours are not wanted."""
         codes = ";".join(_CODES[each] for each in style.split())
@@ -72,7 +79,8 @@ class Paper:
                     self._blocks(head, cells)
                     return
                 widths[stretch] -= over
-        self.say(self.style("  ".join(pad(each, width) for each, width in zip(head, widths, strict=True)).rstrip(), "dim"))
+        titles = "  ".join(pad(each, width) for each, width in zip(head, widths, strict=True))
+        self.say(self.style(titles.rstrip(), "dim"))
         for row in cells:
             shown = [
                 self.style(pad(cut(text, width), width), style)

@@ -191,7 +191,9 @@ class Queue:
         if before.exit_code != 0 and red.command in self.runtime.settings.checks:
             self._aside[(task.id, task.epoch)] = tip
             if task.assignment is not None:  # its owner is free for other tasks meanwhile
-                self.team.board.unbind(task.id, task.epoch, by="queue", reason=f"set aside: {red.command} is red anyway")
+                self.team.board.unbind(
+                    task.id, task.epoch, by="queue", reason=f"set aside: {red.command} is red anyway"
+                )
             text = f"{task.id} cannot be judged: {red.command} is red on the integration branch without it too"
             self.team.events.say("warning", text, task=task.id)
             self._tell(

@@ -44,11 +44,8 @@ def _end_leftovers(team: Team) -> None:
         except DamagedJournal:
             continue
         marks += [ProcessMark(**record.process) for record in records if isinstance(record, Started) and record.process]
-    found = kill_leftovers(marks)
-    if found.ended:
-        _say(team, f"ended what a dead host left running: {', '.join(found.ended)}")
-    for reason in found.reasons:
-        _say(team, reason)
+    for mark in kill_leftovers(marks, unproved=lambda mark, reason: _say(team, f"{mark.command_id}: {reason}")):
+        _say(team, f"ended what a dead host left running: {mark.command_id} (pid {mark.pid})")
 
 
 def _drop_temp_files(team: Team) -> None:

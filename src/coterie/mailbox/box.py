@@ -246,8 +246,10 @@ class Mailbox:
         """
         read = self._read(name, room=None)
         with files.locked(self._lock):
-            # What came in between the two looks: the lock is held, so there is no more of it, and no waiting for it.
-            late = {path.name for path in self._new(name)} - {each.path.name for each in read}
+            # Under the lock nothing comes or goes: leave out what was received meanwhile, add what came in.
+            still = {path.name for path in self._new(name)}
+            read = [each for each in read if each.path.name in still]
+            late = still - {each.path.name for each in read}
             read += [self._read_one(self._box(name) / "new" / each) for each in sorted(late)]
             read = [each for each in read if each.message is None or not _later(each.message.to_instance, instance)]
             lost = [each.message for each in read if each.message is not None and not seen(each.message.id)]

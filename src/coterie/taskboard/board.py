@@ -6,36 +6,38 @@ it is at that moment. Reading takes no lock and moves no file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from coterie import files
 from coterie.taskboard import acts
+from coterie.taskboard.changing import Changing
 from coterie.taskboard.creating import created, edited
-from coterie.taskboard.errors import Cycle, TaskRefused, UnknownTask
+from coterie.taskboard.errors import TaskRefused, UnknownTask
 from coterie.taskboard.index import Bucket
-from coterie.taskboard.looking import Looking
 from coterie.taskboard.moves import Move, target
-from coterie.taskboard.store import Store, Unsettled
-from coterie.taskboard.task import Assignment, Claim, Evidence, NewTask, Status, Task, check_id
+from coterie.taskboard.shelf import Unsettled
+from coterie.taskboard.store import SETTLE, Store
+from coterie.taskboard.task import Assignment, Claim, Evidence, NewTask, Status, Task
 
 __all__ = ["Board"]
 
 _T = TypeVar("_T")
 
 
-class Board(Looking):
+class Board(Changing):
     """The tasks of one team, for all threads of one process; any number of processes may use the same folder.
 
     root: the team's folder. process: the id of this host process, kept in claims. may_claim: asked for a ready task
     before it is claimed; its no for a task of a split counts for all tasks of that split in that claim.
     on_change: told the ids that changed, after the unlock. report: told in words what was repaired or set aside.
+    settle: seconds for which a damaged file is read again, in case an editor is still writing it.
 
     A call with a `made_by` that the record already has changes nothing and returns the task as it is.
     Every mutation can raise `TaskRefused` (or one of its kinds), `NewerSchema`, `files.LockTimeout` and `OSError`;
     after any of them the board is as it was before, or as it would be after. No mutation may be made while
-    the calling thread holds the team's lock and a file is damaged: the wait for it (2 s) would be everybody's.
+    the calling thread holds the team's lock and a file is damaged: the wait for it would be everybody's.
     """
 
     def __init__(
@@ -48,13 +50,14 @@ class Board(Looking):
         may_claim: Callable[[Task], bool] = lambda task: True,
         on_change: Callable[[list[str]], None] = lambda ids: None,
         report: Callable[[str], None] = lambda text: None,
+        settle: float = SETTLE,
     ) -> None:
         self.root = root
         self.process = process
         self.max_attempts = max_attempts
         self.max_returns = max_returns
         self._may_claim = may_claim
-        super().__init__(Store(root, on_change=on_change, report=report), report)
+        super().__init__(Store(root, on_change=on_change, report=report, patience=settle), report)
 
     # -- creating and claiming ----------------------------------------------------------------------------------
 
@@ -74,7 +77,7 @@ class Board(Looking):
         """
 
         def act() -> dict[str, str]:
-            index = self._store.index
+            index = self._shelf.index
             if made_by is not None and made_by in index.created:
                 ids = index.created[made_by]
                 if len(ids) != len(specs):
@@ -82,7 +85,7 @@ class Board(Looking):
                 return {spec.ref: task for spec, task in zip(specs, ids, strict=True)}
             tasks, named = created(
                 specs,
-                self._store.next_number(),
+                self._shelf.next_number(),
                 on_board=lambda task: task in index.entries,
                 by=by,
                 made_by=made_by,
@@ -90,7 +93,7 @@ class Board(Looking):
                 requires_plan_default=requires_plan_default,
             )
             if tasks:
-                self._store.put_all(tasks, made_by=made_by)
+                self._store.create(tasks, made_by)
             return named
 
         return self._locked(act)
@@ -107,39 +110,41 @@ class Board(Looking):
             raise TaskRefused(f"expected an instance of {owner}, such as {owner}#1, found {files.clean(instance, 60)}")
 
         def act() -> Task | None:
-            index = self._store.index
+            index = self._shelf.index
             if made_by is not None and made_by in index.claimed:
-                return self._store.read(index.claimed[made_by])
+                return self._shelf.read(index.claimed[made_by])
             held = self._first_held(owner, index.holding(owner))
             if held is not None:
                 raise TaskRefused(f"{owner} holds {held.id} ({held.status}): a member holds at most one task")
             who = Claim(owner=owner, instance=instance, process=self.process, at=files.now())
-            found = self._claim_best(who, role, made_by)
-            if found is None and self._store.find_hand_edits():
-                found = self._claim_best(who, role, made_by)
-            return found
+            return self._claim_best(who, role, made_by)
 
-        return self._locked(act)
+        found = self._locked(act)
+        if found is None and self._store.notice_edits():  # perhaps a person made something ready
+            found = self._locked(act)
+        return found
 
     def _claim_best(self, who: Claim, role: str | None, made_by: str | None) -> Task | None:
-        index = self._store.index
-        passed: list[str] = []
+        index = self._shelf.index
+        passed: dict[str, None] = {}
         shut: set[Bucket] = set()
         try:
             while (best := index.take_best(role, without=shut)) is not None:
-                passed.append(best)
+                if best in passed:
+                    continue  # offered twice
+                passed[best] = None
                 try:
-                    task = self._store.read(best)
+                    task = self._shelf.read(best)
                 except (Unsettled, UnknownTask):
                     continue
-                blocked = not all(self._store.is_completed(each) for each in task.blocked_by)
+                blocked = not all(self._shelf.is_completed(each) for each in task.blocked_by)
                 if task.status is not Status.PENDING or blocked or task.role not in (None, role):
                     continue
                 if not self._may_claim(task):
                     if task.split is not None:
                         shut |= {bucket for bucket in index.buckets() if bucket[1] == task.split}
                     continue
-                return self._store.put(acts.claim(task, who, made_by))
+                return self._shelf.put(acts.claim(task, who, made_by))
             return None
         finally:
             for each in passed:
@@ -173,7 +178,7 @@ class Board(Looking):
                 summary=summary,
                 commit=commit,
                 no_change=no_change,
-                queued=self._store.index.highest_queued + 1,
+                queued=self._shelf.index.highest_queued + 1,
                 made_by=made_by,
             ),
         )
@@ -185,7 +190,7 @@ class Board(Looking):
 
         def act(task: Task) -> Task:
             self._expect_blockers(task, blocked_by)
-            known = self._store.index.entries
+            known = self._shelf.index.entries
             if all(known[each].status is Status.COMPLETED for each in blocked_by):
                 raise TaskRefused("park needs at least one task in blocked_by that is not completed yet")
             return acts.park(task, epoch, by=by, reason=reason, blocked_by=blocked_by, made_by=made_by)
@@ -249,7 +254,7 @@ class Board(Looking):
 
         def act(task: Task) -> Task:
             owner = task.claim.owner if task.claim else ""
-            others = [each for each in self._store.index.holding(owner) if each != task.id]
+            others = [each for each in self._shelf.index.holding(owner) if each != task.id]
             return acts.give_back(
                 task,
                 epoch,
@@ -354,52 +359,3 @@ class Board(Looking):
             )
 
         return self._change(id, made_by, act)
-
-    # -- how --------------------------------------------------------------------------------------------------
-
-    def _locked(self, act: Callable[[], _T], *, of: str | None = None) -> _T:
-        """`act` under the lock; once more if the file of task `of` had to be settled first."""
-        try:
-            with self._store.changing():
-                return act()
-        except Unsettled:
-            self._store.settle([of] if of else [])
-        try:
-            with self._store.changing():
-                return act()
-        except Unsettled:
-            raise TaskRefused(f"{of} cannot be read just now: somebody is writing to its file. Try again") from None
-
-    def _change(self, id: str, made_by: str | None, act: Callable[[Task], Task]) -> Task:
-        check_id(id)
-
-        def change() -> Task:
-            task = self._store.read(id)
-            if task.made(made_by):
-                return task
-            after = act(task)
-            return task if after is task else self._store.put(after)
-
-        return self._locked(change, of=id)
-
-    def _first_held(self, owner: str, ids: Iterable[str]) -> Task | None:
-        for each in ids:
-            try:
-                task = self._store.read(each)
-            except (Unsettled, UnknownTask):
-                continue
-            if task.held and task.claim is not None and task.claim.owner == owner:
-                return task
-        return None
-
-    def _expect_blockers(self, task: Task, blockers: Sequence[str]) -> None:
-        """`UnknownTask` or `Cycle` unless `task` may wait for `blockers`."""
-        entries = self._store.index.entries
-        for each in blockers:
-            if check_id(each) not in entries:
-                raise UnknownTask(self._store.unknown(each))
-            if each == task.id:
-                raise Cycle((each, each))
-            path = self._store.index.path(each, task.id)
-            if path is not None:
-                raise Cycle((task.id, *path))

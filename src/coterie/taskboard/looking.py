@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from coterie import files
 from coterie.errors import DamagedError
 from coterie.taskboard.errors import UnknownTask
-from coterie.taskboard.reading import Row, read_raw, rows
-from coterie.taskboard.store import SETTLE, Store
-from coterie.taskboard.task import Status, Task, check_id, number, parse
+from coterie.taskboard.reading import Row, read_one, read_raw, rows
+from coterie.taskboard.shelf import differing
+from coterie.taskboard.store import Store
+from coterie.taskboard.task import Status, Task, check_id, number
 
 __all__ = ["Looking"]
 
@@ -22,20 +23,18 @@ class Looking:
         self._report = report
 
     def get(self, id: str) -> Task:
-        """The task. `UnknownTask`, or `DamagedError` if its file stays unreadable for 2 s."""
-        path = self._store.path(check_id(id))
+        """The task. `UnknownTask`, or `DamagedError` if its file stays unreadable."""
         try:
-            files.read_json(path, settle=SETTLE)
-            return parse(files.read_bytes(path), path)
+            return read_one(self._store.shelf.path(check_id(id)), settle=self._store.patience)
         except FileNotFoundError:
-            raise UnknownTask(self._store.unknown(id)) from None
+            raise UnknownTask(self._store.shelf.unknown(id)) from None
         except files.Unreadable as error:
             raise DamagedError(f"{id} cannot be read: {error}") from None
 
     def tasks(self) -> list[Task]:
         """All tasks, by number. Unreadable ones are left out and reported."""
-        found = read_raw(self._store.folder, report=self._report)
-        self._store.notice(found)
+        found = read_raw(self._store.shelf.folder, report=self._report, settle=min(0.3, self._store.patience))
+        self._store.notice(differing(self._store.shelf, found))
         return [task for task, _ in found]
 
     def view(self) -> list[Row]:
@@ -51,12 +50,12 @@ class Looking:
 
     def held_by(self, owner: str) -> Task | None:
         """The task that `owner` holds."""
-        held = (task for task in self._among(lambda: self._store.index.holding(owner)) if task.held)
+        held = (task for task in self._among(lambda: self._store.shelf.index.holding(owner)) if task.held)
         return next((task for task in held if task.claim is not None and task.claim.owner == owner), None)
 
     def queue(self) -> list[Task]:
         """The submitted tasks in the order in which they were handed in."""
-        found = [task for task in self._among(self._store.index.submitted) if task.status is Status.SUBMITTED]
+        found = [task for task in self._among(self._store.shelf.index.submitted) if task.status is Status.SUBMITTED]
         return sorted(found, key=lambda task: (task.queued or 0, number(task.id)))
 
     def _among(self, remembered: Callable[[], Iterable[str]]) -> list[Task]:
@@ -64,15 +63,13 @@ class Looking:
         store = self._store
         if not store.loaded:
             return self.tasks()
-        lines = store.trail.read(stay=True)  # before the index is asked: what it learns meanwhile is in both
+        lines = store.trail.peek()  # before the index is asked: what it learns meanwhile is in both
         if lines is None or lines.damaged:
             return self.tasks()
         found = []
         for id in {**lines.ids, **dict.fromkeys(remembered())}:
-            path = store.path(id)
             try:
-                files.read_json(path, settle=SETTLE)
-                found.append(parse(files.read_bytes(path), path))
+                found.append(read_one(store.shelf.path(id), settle=store.patience))
             except FileNotFoundError:
                 continue
             except files.Unreadable as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from coterie import files
 from coterie.taskboard.task import Status, Task, is_id, number, parse
 
-__all__ = ["Row", "read_raw", "read_tasks", "rows"]
+__all__ = ["Row", "read_one", "read_raw", "read_tasks", "rows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,18 @@ class Row:
     ready: bool
     open_blockers: tuple[str, ...]
     why: str
+
+
+def read_one(path: Path, *, settle: float = 0.0) -> Task:
+    """The task in one file. Raises `FileNotFoundError`, or `files.Unreadable` if it is so for `settle` seconds."""
+    end = time.monotonic() + settle
+    while True:
+        try:
+            return parse(files.read_bytes(path), path)
+        except files.Unreadable:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(0.05)
 
 
 def read_tasks(folder: Path, *, report: Callable[[str], None] | None = None, settle: float = 0.3) -> list[Task]:

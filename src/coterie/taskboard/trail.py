@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from coterie import files
 from coterie.taskboard.task import is_id
@@ -31,87 +32,93 @@ class Lines:
     damaged: bool = False
 
 
+class _Place(NamedTuple):
+    """An offset in bytes, what stands just before it, and the file (device, inode) it is in, if there was one."""
+
+    at: int = 0
+    tail: bytes = b""
+    identity: tuple[int, int] | None = None
+
+    def after(self, data: bytes, identity: tuple[int, int] | None) -> _Place:
+        return _Place(self.at + len(data), (self.tail + data)[-_TAIL:], identity)
+
+
 class Trail:
-    """A place in the `changes` file. Only who holds the team's lock may write, or move the place."""
+    """A place in the `changes` file: everything before it has been taken into the index.
+
+    `read`, `announce`, `confirm` and `caught_up` are for who holds the team's lock; `peek` is for anybody.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._at = 0
-        self._tail = b""  # what stood just before the place, to recognise another file of the same size
-        self._identity: tuple[int, int] | None = None
-        self._own = b""
+        self._place = _Place()
+        self._end = _Place()  # runs ahead of the place until `caught_up`
 
-    def read(self, *, all_of_it: bool = False, stay: bool = False) -> Lines | None:
-        """The lines after the place, or from the start; None if this is not the file that the place is in.
+    def read(self, *, all_of_it: bool = False) -> Lines | None:
+        """The lines after the place, or from the start; None if this is not the file that the place is in."""
+        found = self._read(_Place() if all_of_it else self._place)
+        if found is None:
+            return None
+        self._end, data = found
+        return _lines(data)
 
-        stay: look only; the place does not move.
-        """
-        at, tail, identity = (0, b"", None) if all_of_it else (self._at, self._tail, self._identity)
+    def peek(self) -> Lines | None:
+        """The lines after the place, without moving it. Who looks at these tasks and at the index misses nothing."""
+        found = self._read(self._place)
+        return None if found is None else _lines(found[1])
+
+    def announce(self, ids: Iterable[str]) -> None:
+        """Say that the files of these tasks are about to change. Before they do."""
+        self._add("".join(f"{task}\n" for task in ids))
+
+    def confirm(self, placed: Iterable[tuple[str, int, int]]) -> None:
+        """Say which (id, rev, epoch) are in place. After they are."""
+        self._add("".join(f"{task} {rev} {epoch}\n" for task, rev, epoch in placed))
+
+    def caught_up(self) -> None:
+        """The index knows all that was read and written: the place moves to the end."""
+        self._place = self._end
+
+    def _add(self, lines: str) -> None:
+        if lines:
+            files.append(self.path, lines.encode())
+            self._end = self._end.after(lines.encode(), self._end.identity)
+
+    def _read(self, place: _Place) -> tuple[_Place, bytes] | None:
         try:
             handle = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
-            if at:
-                return None
-            if not stay:
-                self._at, self._tail, self._identity = 0, b"", None
-            return Lines()
+            return None if place.at else (_Place(), b"")
         except OSError:
             return None
         try:
             found = os.fstat(handle)
-            same = identity in (None, (found.st_dev, found.st_ino)) and found.st_size >= at
-            if not same or os.pread(handle, len(tail), at - len(tail)) != tail:
+            identity = (found.st_dev, found.st_ino)
+            if place.identity not in (None, identity) or found.st_size < place.at:
                 return None
-            data = _rest(handle, at) if found.st_size > at else b""
+            if os.pread(handle, len(place.tail), place.at - len(place.tail)) != place.tail:
+                return None
+            parts = []
+            at = place.at
+            while part := os.pread(handle, 1 << 20, at):
+                parts.append(part)
+                at += len(part)
         finally:
             os.close(handle)
+        data = b"".join(parts)
         whole = data[: data.rfind(b"\n") + 1]
-        if not stay:
-            self._at = at + len(whole)
-            self._tail = (tail + whole)[-_TAIL:]
-            self._identity = (found.st_dev, found.st_ino)
-            self._own = b""
-        return _lines(whole)
-
-    def announce(self, ids: Iterable[str]) -> None:
-        """Say that the files of these tasks are about to change. Under the lock, before they do."""
-        self._add("".join(f"{task}\n" for task in ids).encode())
-
-    def confirm(self, placed: Iterable[tuple[str, int, int]]) -> None:
-        """Say which (id, rev, epoch) are in place. Under the lock, after they are."""
-        self._add("".join(f"{task} {rev} {epoch}\n" for task, rev, epoch in placed).encode())
-
-    def skip_own(self) -> None:
-        """Move the place past the lines just added: what they name has been taken into the index."""
-        self._at += len(self._own)
-        self._tail = (self._tail + self._own)[-_TAIL:]
-        self._own = b""
-
-    def _add(self, lines: bytes) -> None:
-        files.append(self.path, lines)
-        self._own += lines
-
-
-def _rest(handle: int, at: int) -> bytes:
-    parts = []
-    while part := os.pread(handle, 1 << 20, at):
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)
+        return place.after(whole, identity), whole
 
 
 def _lines(data: bytes) -> Lines:
     lines = Lines()
     for raw in data.decode("utf-8", "replace").splitlines():
-        parts = raw.split(" ")
-        if not is_id(parts[0]):
+        task, *numbers = raw.split(" ")
+        if not is_id(task) or len(numbers) not in (0, 2) or not all(map(_NUMBER.fullmatch, numbers)):
             lines.damaged = True
-        elif len(parts) == 1:
-            lines.ids[parts[0]] = None
-        elif len(parts) == 3 and all(_NUMBER.fullmatch(part) for part in parts[1:]):
-            rev, epoch = lines.placed.get(parts[0], (0, 0))
-            lines.ids[parts[0]] = None
-            lines.placed[parts[0]] = (max(rev, int(parts[1])), max(epoch, int(parts[2])))
-        else:
-            lines.damaged = True
+            continue
+        lines.ids[task] = None
+        if numbers:
+            rev, epoch = lines.placed.get(task, (0, 0))
+            lines.placed[task] = (max(rev, int(numbers[0])), max(epoch, int(numbers[1])))
     return lines

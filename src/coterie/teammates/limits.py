@@ -110,4 +110,5 @@ class Limiter:
             if on_wait is not None:
                 until = self.clock.wall() + timedelta(seconds=wait)
                 on_wait(Wait(reason="rate limit: the whole team waits", seconds=wait, until=until, tries=tries))
-            self.clock.sleep(wait, cancel)
+            if self.clock.sleep(wait, cancel):
+                raise Cancelled(f"The model call was cancelled: {cancel.reason}")

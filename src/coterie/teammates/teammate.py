@@ -282,32 +282,41 @@ class Teammate(Member):
         self.halt.clear()
 
     def shutdown_request(self) -> Request | None:
-        for request in self.team.requests.open_for(self.name):
-            if request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance and request.open:
-                return request
+        """The shutdown that this life has to obey: one that waits, or one that was settled just before a crash."""
+        obeyed = (RequestStatus.REQUESTED, RequestStatus.ACKNOWLEDGED, RequestStatus.FORCED)
+        for request in self.team.requests.all():
+            if request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance:
+                if request.status in obeyed:
+                    return request
         return None
 
     def shut_down(self, request: Request, *, forced: bool) -> None:
-        """End this life: the request is answered, the task goes back, the worktree is kept as a snapshot."""
-        status = RequestStatus.FORCED if forced else RequestStatus.ACKNOWLEDGED
-        self.leave(f"shutdown {request.id}: {request.text or 'asked for'}")
-        settled = self.team.requests.settle_shutdown(request.id, status=status, by="runtime", reason="")
-        send_owed(self.team.requests, self.team.mail, settled)
+        """End this life: the task goes back, the request is answered, the worktree is kept as a snapshot."""
+        self.give_back()
+        if request.open:
+            status = RequestStatus.FORCED if forced else RequestStatus.ACKNOWLEDGED
+            request = self.team.requests.settle_shutdown(request.id, status=status, by="runtime")
+        self.end_life(f"shutdown {request.id}: {request.text or 'asked for'}")
+        send_owed(self.team.requests, self.team.mail, request)
 
-    def leave(self, reason: str) -> None:
-        """Give the task back and end the life."""
+    def give_back(self) -> None:
+        """The task back to the board, the worktree clean and detached."""
         task = self.mine()
         if task is not None and task.status is TaskStatus.IN_PROGRESS:
             kept = self.let_go(task)
             self.team.board.release(task.id, task.epoch, by="runtime", reason=f"{self.name} stopped{kept}", lost=True)
         if self.record.worktree is not None:
             self.team.keeper.close(self.name)
+
+    def leave(self, reason: str) -> None:
+        """Give the task back and end the life."""
+        self.give_back()
         self.end_life(reason)
 
     def look(self) -> None:
         """Also: a task that is wanted, a shutdown whose time is over."""
         request = self.shutdown_request()
-        if request is not None:
+        if request is not None and request.open:
             since = self._deadlines.setdefault(request.id, time.monotonic())
             if time.monotonic() - since >= (request.deadline_s or 0):
                 self.halt.set("the time to shut down is over")

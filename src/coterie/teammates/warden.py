@@ -146,7 +146,7 @@ def warden(output: int, host: socket.socket, life: int) -> None:
         for each in said:
             if "kill" in each:
                 killed = True
-            elif "go" in each:
+            elif "go" in each and not killed:  # both may have come in one piece
                 deadline = None if each["go"] is None else time.monotonic() + each["go"]
                 os.write(opened, b"g")
         said = []

@@ -1,1 +1,36 @@
-"""worktrees."""
+"""Worktrees outside the user's checkout, and the git part of the merge queue."""
+
+from __future__ import annotations
+
+from coterie.worktrees.errors import NotBound, Unmergeable
+from coterie.worktrees.git import Git, GitError, Repository, Where, find_repository
+from coterie.worktrees.keeper import Keeper, Opened
+from coterie.worktrees.landing import Landing, LandingKind, land, plan_land
+from coterie.worktrees.merging import Conflict, Merge, Merged, Merger
+from coterie.worktrees.places import branch_of, integration_ref, prepare, state_root
+from coterie.worktrees.trees import Snapshot
+
+__all__ = [
+    "Conflict",
+    "Git",
+    "GitError",
+    "Keeper",
+    "Landing",
+    "LandingKind",
+    "Merge",
+    "Merged",
+    "Merger",
+    "NotBound",
+    "Opened",
+    "Repository",
+    "Snapshot",
+    "Unmergeable",
+    "Where",
+    "branch_of",
+    "find_repository",
+    "integration_ref",
+    "land",
+    "plan_land",
+    "prepare",
+    "state_root",
+]

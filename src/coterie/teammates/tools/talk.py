@@ -62,7 +62,12 @@ def _answer(member: Any, given: AnswerShutdown, call: Call) -> ToolResult:
         # the end of the life is the answer: it is recorded when the worktree is safe
         return ToolResult(f"accepted: your life ends after this turn ({given.request_id})", ends=True)
     settled = member.team.requests.settle_shutdown(
-        given.request_id, status=RequestStatus.DECLINED, by=member.name, reason=given.reason or "", made_by=call.key
+        given.request_id,
+        status=RequestStatus.DECLINED,
+        by=member.name,
+        by_instance=member.instance,
+        reason=given.reason or "",
+        made_by=call.key,
     )
     send_owed(member.team.requests, member.team.mail, settled)
     return ToolResult(f"declined {given.request_id}")

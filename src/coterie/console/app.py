@@ -1,0 +1,447 @@
+"""The command line: what can be said, and nothing else. Every command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from coterie.console.door import complain
+from coterie.errors import UsageError
+
+_PLAIN = {"rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False}
+_HELP = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+app = typer.Typer(
+    name="coterie",
+    help="A lead splits a change into tasks, teammates do them in worktrees, a merge queue tests every piece.",
+    no_args_is_help=True,
+    **_PLAIN,  # type: ignore[arg-type]  # keywords of several types
+    **_HELP,  # type: ignore[arg-type]
+)
+task_app = typer.Typer(name="task", help="Steer single tasks.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(task_app)
+
+Team = Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team; else the unfinished one.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
+TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task, such as T7.")]
+RequestId = Annotated[str, typer.Argument(metavar="REQUEST", help="A request, such as R4.")]
+Reason = Annotated[str, typer.Option("-m", "--message", metavar="TEXT", help="Why.")]
+
+
+def run(words: Sequence[str]) -> int:
+    """Run what `words` ask for; answers the exit code. Raises our own errors."""
+    try:
+        code = app(args=list(words), prog_name="coterie", standalone_mode=False)
+    except typer.TyperException as error:
+        text = error.format_message()
+        if text.strip():
+            complain(text)
+        else:  # a command without its arguments: its help was shown
+            return 2
+        return error.exit_code
+    except typer.Exit as ending:
+        return ending.exit_code
+    except typer.Abort:
+        return 130
+    return code if isinstance(code, int) else 0
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Say the version.")] = False,
+) -> int:
+    if version:
+        from coterie import __version__
+
+        print(f"coterie {__version__}")
+        raise typer.Exit(0)
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------- running a team
+
+Teammates = Annotated[str | None, typer.Option("--teammates", metavar="N", help="At most this many teammates, 1-64.")]
+Approver = Annotated[str | None, typer.Option("--approver", metavar="WHO", help="lead or human decides on plans.")]
+Plans = Annotated[str | None, typer.Option("--plans", metavar="WHICH", help="all, lead or none: which tasks need one.")]
+Splits = Annotated[str | None, typer.Option("--splits", metavar="HOW", help="human or auto: who approves the split.")]
+Checks = Annotated[
+    list[str] | None,
+    typer.Option("--checks", metavar="COMMAND", help="Must pass after every merge. May be given several times."),
+]
+Model = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model of all members.")]
+BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="A server with the Messages API.")]
+MaxUsd = Annotated[str | None, typer.Option("--max-usd", metavar="USD", help="Stop in order past this cost.")]
+MaxTokens = Annotated[str | None, typer.Option("--max-tokens", metavar="N", help="Stop in order past this many.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Ask nothing before the start. It approves nothing.")]
+Unsafe = Annotated[bool, typer.Option("--unsafe-no-sandbox", help="Run although no sandbox keeps commands in.")]
+Output = Annotated[
+    str, typer.Option("--output-format", metavar="FORMAT", help="text, json (at the end) or stream-json.")
+]
+
+
+@app.command("run")
+def run_(
+    goal: Annotated[str, typer.Argument(metavar="GOAL", help="What the team shall do.")],
+    team: Team = None,
+    teammates: Teammates = None,
+    approver: Approver = None,
+    plans: Plans = None,
+    splits: Splits = None,
+    checks: Checks = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    yes: Yes = False,
+    unsafe_no_sandbox: Unsafe = False,
+    output_format: Output = "text",
+) -> int:
+    """Start a team on a goal in this repository, and stay until it is done."""
+    from coterie.console import running
+
+    given = _given(teammates, approver, plans, splits, checks, model, base_url, max_usd, max_tokens)
+    return running.start(goal, team=team, given=given, unsafe=unsafe_no_sandbox, output=output_format)
+
+
+@app.command()
+def resume(
+    team: Team = None,
+    teammates: Teammates = None,
+    approver: Approver = None,
+    plans: Plans = None,
+    splits: Splits = None,
+    checks: Checks = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    max_usd: MaxUsd = None,
+    max_tokens: MaxTokens = None,
+    yes: Yes = False,
+    unsafe_no_sandbox: Unsafe = False,
+    output_format: Output = "text",
+) -> int:
+    """Go on with a team that was stopped, interrupted or killed."""
+    from coterie.console import running
+
+    given = _given(teammates, approver, plans, splits, checks, model, base_url, max_usd, max_tokens)
+    return running.resume(team=team, given=given, unsafe=unsafe_no_sandbox, output=output_format)
+
+
+def _given(
+    teammates: str | None,
+    approver: str | None,
+    plans: str | None,
+    splits: str | None,
+    checks: list[str] | None,
+    model: str | None,
+    base_url: str | None,
+    max_usd: str | None,
+    max_tokens: str | None,
+) -> dict[str, Any]:
+    return {
+        "teammates": teammates,
+        "approver": approver,
+        "plans": plans,
+        "splits": splits,
+        "checks": checks or None,
+        "model": model,
+        "base_url": base_url,
+        "max_usd": max_usd,
+        "max_tokens": max_tokens,
+    }
+
+
+@app.command()
+def demo(
+    keep: Annotated[Path | None, typer.Option("--keep", metavar="DIR", help="Make and keep the sample here.")] = None,
+    output_format: Output = "text",
+) -> int:
+    """Watch a scripted team split a sample package: no key, no network."""
+    from coterie.console import running
+
+    return running.demo(keep, output=output_format)
+
+
+# ------------------------------------------------------------------------------------------------------------ looking
+
+
+@app.command()
+def board(team: Team = None, json: Json = False) -> int:
+    """The tasks and where they stand."""
+    from coterie.console import board as page
+
+    return page.show(team, json)
+
+
+@app.command()
+def show(task: TaskId, team: Team = None, json: Json = False) -> int:
+    """Everything of one task: plans, history, evidence, cost."""
+    from coterie.console import look
+
+    return look.show(task, team, json)
+
+
+@app.command("team")
+def team_(team: Team = None, json: Json = False) -> int:
+    """Who is on the team, and what everybody does."""
+    from coterie.console import look
+
+    return look.team(team, json)
+
+
+@app.command()
+def inbox(team: Team = None, json: Json = False) -> int:
+    """Everything that waits for you; what unblocks the most comes first."""
+    from coterie.console import look
+
+    return look.inbox(team, json)
+
+
+@app.command()
+def review(request: RequestId, team: Team = None, json: Json = False) -> int:
+    """Read a request. In a terminal: then approve or reject it."""
+    from coterie.console import look
+
+    return look.review(request, team, json)
+
+
+@app.command()
+def mail(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="With --done: only these.")] = None,
+    done: Annotated[bool, typer.Option("--done", help="Mark as read; all of it where no ID is given.")] = False,
+    team: Team = None,
+    json: Json = False,
+) -> int:
+    """The messages to you."""
+    from coterie.console import look, steer
+
+    if done:
+        return steer.mail_done(ids or [], team)
+    if ids:
+        raise UsageError("an ID goes with --done: coterie mail --done ID")
+    return look.mail(team, json)
+
+
+@app.command()
+def log(
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run ends.")] = False,
+    last: Annotated[int | None, typer.Option("-n", metavar="N", min=0, help="Only the last N events.")] = None,
+    team: Team = None,
+    json: Json = False,
+) -> int:
+    """What happened."""
+    from coterie.console import look
+
+    return look.log(team, json, follow=follow, last=last)
+
+
+@app.command()
+def why(task: TaskId, team: Team = None, json: Json = False) -> int:
+    """Why a task is not done."""
+    from coterie.console import look
+
+    return look.why(task, team, json)
+
+
+@app.command()
+def diff(
+    task: Annotated[str | None, typer.Argument(metavar="[TASK]", help="A task; else all that is merged.")] = None,
+    team: Team = None,
+    json: Json = False,
+) -> int:
+    """What was changed."""
+    from coterie.console import look
+
+    return look.diff(task, team, json)
+
+
+@app.command()
+def config(team: Team = None, json: Json = False) -> int:
+    """Every setting, its value, and where that came from."""
+    from coterie.console import look
+
+    return look.config(team, json)
+
+
+# ----------------------------------------------------------------------------------------------------------- steering
+
+
+@app.command()
+def approve(
+    request: RequestId,
+    message: Annotated[str, typer.Option("-m", "--message", metavar="TEXT", help="Advice that goes with it.")] = "",
+    team: Team = None,
+) -> int:
+    """Say yes to a plan, a split or a permission."""
+    from coterie.console import steer
+
+    return steer.decide(request, team, approve=True, feedback=message)
+
+
+@app.command()
+def reject(
+    request: RequestId,
+    message: Annotated[str, typer.Option("-m", "--message", metavar="TEXT", help="What should change.")],
+    team: Team = None,
+) -> int:
+    """Say no; also to something that was approved, as long as it is not being merged."""
+    from coterie.console import steer
+
+    return steer.decide(request, team, approve=False, feedback=message)
+
+
+@app.command()
+def answer(
+    request: RequestId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The answer.")],
+    team: Team = None,
+) -> int:
+    """Answer a question."""
+    from coterie.console import steer
+
+    return steer.answer(request, text, team)
+
+
+@app.command()
+def say(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A member: lead, or a teammate.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.")],
+    urgent: Annotated[bool, typer.Option("--urgent", help="End the command it runs: it reads at once.")] = False,
+    team: Team = None,
+) -> int:
+    """Tell a member something."""
+    from coterie.console import steer
+
+    return steer.say(name, text, team, urgent=urgent)
+
+
+@app.command()
+def stop(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A teammate; else the whole run.")] = None,
+    now: Annotated[bool, typer.Option("--now", help="Do not wait: end running model calls too.")] = False,
+    team: Team = None,
+) -> int:
+    """Stop the run in order (resume goes on), or end one teammate's life."""
+    from coterie.console import steer
+
+    return steer.stop_member(name, team, now=now) if name is not None else steer.stop_run(team, now=now)
+
+
+@app.command()
+def land(
+    team: Team = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> int:
+    """Bring the tested work onto your branch."""
+    from coterie.console import landing
+
+    return landing.land(team, yes=yes)
+
+
+# -------------------------------------------------------------------------------------------------------------- tasks
+
+Subject = Annotated[str | None, typer.Option("--subject", metavar="TEXT")]
+Description = Annotated[str | None, typer.Option("-d", "--description", metavar="TEXT")]
+Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="0 to 10, 10 first; 5 if not given.")]
+Plan = Annotated[bool | None, typer.Option("--plan/--no-plan", help="Whether it needs an approved plan.")]
+TaskChecks = Annotated[list[str] | None, typer.Option("--check", metavar="COMMAND", help="Must pass. Several times.")]
+Blockers = Annotated[list[str], typer.Argument(metavar="BLOCKER...", help="Tasks, such as T3.")]
+
+
+@task_app.command("add")
+def task_add(
+    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="What is to be done, in a line.")],
+    description: Description = None,
+    blocked_by: Annotated[list[str] | None, typer.Option("--blocked-by", metavar="TASK", help="Several times.")] = None,
+    priority: Priority = None,
+    plan: Plan = None,
+    check: TaskChecks = None,
+    scope: Annotated[list[str] | None, typer.Option("--scope", metavar="GLOB", help="Several times.")] = None,
+    role: Annotated[str | None, typer.Option("--role", metavar="ROLE")] = None,
+    team: Team = None,
+) -> int:
+    """Put a task on the board."""
+    from coterie.console import tasks
+
+    fields = {
+        "subject": subject,
+        "description": description,
+        "blocked_by": blocked_by,
+        "priority": priority,
+        "requires_plan": plan,
+        "checks": check,
+        "scope": scope,
+        "role": role,
+    }
+    return tasks.add({name: value for name, value in fields.items() if value is not None}, team)
+
+
+@task_app.command("edit")
+def task_edit(
+    task: TaskId,
+    subject: Subject = None,
+    description: Description = None,
+    priority: Priority = None,
+    plan: Plan = None,
+    check: TaskChecks = None,
+    team: Team = None,
+) -> int:
+    """Change a task."""
+    from coterie.console import tasks
+
+    fields = {
+        "subject": subject,
+        "description": description,
+        "priority": priority,
+        "requires_plan": plan,
+        "checks": check,
+    }
+    return tasks.edit(task, {name: value for name, value in fields.items() if value is not None}, team)
+
+
+@task_app.command("cancel")
+def task_cancel(task: TaskId, message: Reason = "", team: Team = None) -> int:
+    """It is not wanted any more; work in hand is kept as a snapshot."""
+    from coterie.console import tasks
+
+    return tasks.take(task, "cancel", message, team)
+
+
+@task_app.command("release")
+def task_release(task: TaskId, message: Reason = "", team: Team = None) -> int:
+    """Take it back from its owner, for another to claim; work in hand is kept as a snapshot."""
+    from coterie.console import tasks
+
+    return tasks.take(task, "release", message, team)
+
+
+@task_app.command("retry")
+def task_retry(task: TaskId, message: Reason = "", team: Team = None) -> int:
+    """Open a failed or cancelled task again."""
+    from coterie.console import tasks
+
+    return tasks.retry(task, message, team)
+
+
+@task_app.command("block")
+def task_block(task: TaskId, blockers: Blockers, team: Team = None) -> int:
+    """Make a task wait for others."""
+    from coterie.console import tasks
+
+    return tasks.rewire(task, team, add=blockers)
+
+
+@task_app.command("unblock")
+def task_unblock(task: TaskId, blockers: Blockers, team: Team = None) -> int:
+    """Let a task wait for others no longer."""
+    from coterie.console import tasks
+
+    return tasks.rewire(task, team, remove=blockers)
+
+
+def interactive(output: str = "text") -> bool:
+    """Whether a person sits there who can be asked."""
+    return output == "text" and sys.stdin.isatty() and sys.stdout.isatty() and not os.environ.get("CI")

@@ -1,0 +1,98 @@
+"""What happens, as it happens, as lines for people."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from coterie.console.paint import Paper, count, money, one_line
+from coterie.files import clean
+
+_COLOURS = ("cyan", "magenta", "blue", "green", "yellow")
+_LINES = 3  # of a plan
+_STYLES = {"warning": "yellow", "repair": "yellow", "tool": "dim", "decision": "bold", "merge": "bold", "end": "bold"}
+_QUIET = ("text", "answer")
+
+
+class Live:
+    """A watcher of events that writes one line for each. It never raises: a closed pipe must not end a run."""
+
+    def __init__(self, paper: Paper) -> None:
+        self._paper = paper
+        self._guard = threading.Lock()
+        self._closed = False
+        self._colours: dict[str, str] = {}
+        self.tokens = 0
+        self.usd: float | None = 0.0
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        with self._guard:
+            self._count(event)
+            if self._closed or event.get("kind") in _QUIET:
+                return
+            try:
+                self._write(event)
+                self._paper.stream.flush()
+            except (OSError, ValueError):
+                self._closed = True
+                with contextlib.suppress(OSError, ValueError):
+                    self._paper.stream.flush()
+
+    def _count(self, event: Mapping[str, Any]) -> None:
+        if event.get("kind") != "answer":
+            return
+        usage, usd = event.get("usage"), event.get("usd")
+        if isinstance(usage, dict):
+            self.tokens += sum(value for value in usage.values() if type(value) is int)
+        self.usd = None if self.usd is None or not isinstance(usd, int | float) else self.usd + usd
+
+    def _write(self, event: Mapping[str, Any]) -> None:
+        paper = self._paper
+        kind = one_line(str(event.get("kind", "")), 20)
+        who = one_line(str(event.get("member") or ("queue" if kind in ("merge", "check") else "-")), 32)
+        first, *rest = self._said(event, kind)
+        head = f"{_time(event.get('at'))} {who:<8} "
+        style = _STYLES.get(kind, "")
+        if kind in ("task", "merge") and " is completed" in first:
+            style = "bold green"
+        elif "returned" in first or (kind == "check" and first.startswith("red")):
+            style = "red"
+        painted = f"{paper.style(head[:9], 'dim')}{paper.style(head[9:], self._colour(who))}"
+        paper.say(painted + paper.style(paper.fit(first, len(head)), style))
+        for line in rest:
+            paper.say(" " * min(len(head), 11) + paper.style(paper.fit(line, 11), "dim"))
+
+    def _said(self, event: Mapping[str, Any], kind: str) -> list[str]:
+        text = clean(str(event.get("text", "")), 20_000)
+        if kind == "plan":
+            head, mark, plan = text.partition(": ")
+            lines = [line for line in plan.split("\n") if line.strip()]
+            more = [f"… {len(lines) - _LINES} more lines"] if len(lines) > _LINES else []
+            return [head, *lines[:_LINES], *more] if mark else [text]
+        if kind == "message" and event.get("to"):
+            text = f"to {event['to']}: {text}"
+        if kind == "tool" and event.get("is_error"):
+            text = f"{text}: error: {event.get('result', '')}"
+        if kind == "merge":
+            text = f"{text}  (so far {count(self.tokens)} tokens, {money(self.usd)})" if self.tokens else text
+        if kind in ("warning", "end", "repair"):
+            lines = [line for line in text.split("\n") if line.strip()]
+            return lines or [""]
+        return [text]
+
+    def _colour(self, who: str) -> str:
+        if who in ("-", "queue", "runtime"):
+            return "dim"
+        if who in ("lead", "human"):
+            return "bold"
+        return self._colours.setdefault(who, _COLOURS[len(self._colours) % len(_COLOURS)])
+
+
+def _time(at: Any) -> str:
+    try:
+        return datetime.fromisoformat(str(at)).astimezone().strftime("%H:%M:%S")
+    except ValueError:
+        return "--:--:--"

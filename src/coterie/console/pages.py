@@ -1,0 +1,216 @@
+"""The views as text for people. Foreign text is stripped of control sequences; every page says what the sandbox is."""
+
+from __future__ import annotations
+
+from coterie.console import shapes
+from coterie.console.board import STYLES, heading
+from coterie.console.paint import Cell, Paper, block, count, money, one_line
+from coterie.mailbox import Message, Request, RequestKind
+from coterie.taskboard import Evidence, Task
+
+MEMBER_STYLES = {"working": "yellow", "waiting": "cyan", "idle": "dim", "stopped": "dim", "failed": "red"}
+PLAN_LINES = 12  # of an earlier revision
+
+
+def print_show(paper: Paper, view: shapes.ShowView) -> None:
+    task = view.task
+    heading(paper, view.team, f"{task.id} {task.subject}")
+    paper.say(f"status: {paper.style(view.state, STYLES.get(view.state, ''))}")
+    _facts(paper, task, view)
+    if task.description:
+        paper.say("description:")
+        paper.say(block(task.description))
+    if task.result is not None:
+        _result(paper, task)
+    for row in view.requests:
+        _request(paper, row)
+    paper.say("history:")
+    for change in task.history:
+        moved = f"{change.from_ or '-'} -> {change.to}" if change.from_ != change.to else str(change.to)
+        reason = f": {one_line(change.reason)}" if change.reason else ""
+        paper.say(paper.fit(f"  {_clock(change.at)} {moved} by {change.by} (epoch {change.epoch}){reason}"))
+    paper.say(f"cost: {count(view.tokens.total)} tokens, {money(view.usd)}")
+
+
+def _facts(paper: Paper, task: Task, view: shapes.ShowView) -> None:
+    claim, place = task.claim, task.assignment
+    facts = {
+        "waits for": ", ".join(view.open_blockers),
+        "blocked by": ", ".join(task.blocked_by),
+        "blocks": ", ".join(view.dependants),
+        "owner": f"{claim.instance}, since {_clock(claim.at)}" if claim else "",
+        "epoch": str(task.epoch) if task.epoch else "",
+        "worktree": place.worktree if place else "",
+        "branch": place.branch if place else "",
+        "base": place.base if place else "",
+        "plan required": "yes" if task.requires_plan else "",
+        "role": task.role or "",
+        "priority": str(task.priority) if task.priority != 5 else "",
+        "split": task.split or "",
+        "wanted": f"{task.wanted.move} by {task.wanted.by}: {task.wanted.reason}" if task.wanted else "",
+        "merging": task.merging or "",
+        "returned": f"{task.returns} times" if task.returns else "",
+        "given up": f"{task.attempts} times" if task.attempts else "",
+        "lost": f"{task.losses} times" if task.losses else "",
+        "created": f"{_clock(task.created_at)} by {task.created_by}",
+    }
+    for name, fact in facts.items():
+        if fact:
+            paper.say(f"{name}: {one_line(fact)}")
+    for name, items in {"checks": task.checks, "scope": task.scope}.items():
+        if items:
+            paper.say(f"{name}:")
+            for item in items:
+                paper.say(f"  {one_line(item)}")
+
+
+def _result(paper: Paper, task: Task) -> None:
+    result = task.result
+    assert result is not None
+    where = f" as {result.merged_commit[:12]}" if result.merged_commit else ""
+    what = "no change" if result.no_change else f"commit {(result.commit or '')[:12]}"
+    paper.say(f"handed in: {what}{', merged' + where if where else ''}")
+    paper.say(block(result.summary))
+    for each in result.evidence:
+        _evidence(paper, each)
+
+
+def _evidence(paper: Paper, each: Evidence) -> None:
+    green = each.exit_code == 0
+    mark = paper.style("green" if green else f"red ({each.exit_code})", "green" if green else "red")
+    kept = f", output/{each.output}" if each.output else ""
+    paper.say(f"  check {mark} on {each.commit[:12]}: {one_line(each.command)} ({each.seconds:.1f} s{kept})")
+
+
+def _request(paper: Paper, row: shapes.RequestRow, *, lines: int | None = None) -> None:
+    each = row.request
+    paper.say(paper.style(f"{describe(each)}: {row.standing}{_decided(each)}", "bold"))
+    text = each.text.split("\n")
+    paper.say(block("\n".join(text[:lines])))
+    if lines is not None and len(text) > lines:
+        paper.say(f"  ({len(text) - lines} more lines: coterie review {each.id})")
+    if each.feedback:
+        paper.say(f"{'answer' if each.kind is RequestKind.QUESTION else 'feedback'}:")
+        paper.say(block(each.feedback))
+
+
+def describe(request: Request) -> str:
+    """A request in a few words."""
+    about = f" for {request.task}" if request.task else ""
+    what = str(request.kind)
+    if request.kind is RequestKind.PLAN:
+        what = f"plan, revision {request.revision}"
+    elif request.kind is RequestKind.SHUTDOWN:
+        about = f" of {request.to}"
+    return f"{request.id} ({what}{about}, from {request.sender} to {request.to})"
+
+
+def _decided(request: Request) -> str:
+    return f" by {request.decided_by} at {_clock(request.decided_at or '')}" if request.decided_by else ""
+
+
+def print_team(paper: Paper, view: shapes.TeamView) -> None:
+    heading(paper, view.team, view.goal)
+    running = view.running
+    paper.prose(
+        f"run by pid {running.pid} since {_clock(running.started)}"
+        if running
+        else f"not running: coterie resume --team {view.team} goes on"
+    )
+    rows: list[list[Cell]] = []
+    for each in view.members:
+        held = f"{each.task} e{each.epoch}" if each.task and each.epoch else each.task or "-"
+        mail = f"; {each.waiting_mail} unread" if each.waiting_mail else ""
+        rows.append(
+            [
+                one_line(each.instance),
+                (each.status, MEMBER_STYLES.get(each.status, "")),
+                held,
+                _clock(each.since),
+                str(each.turn),
+                count(each.tokens.total),
+                money(each.usd),
+                one_line(each.reason) + mail or "-",
+            ]
+        )
+    paper.table(("MEMBER", "STATUS", "TASK", "SINCE", "TURN", "TOKENS", "USD", "REASON"), rows, stretch=7)
+    paper.prose(f"{len(view.members)} members, {count(view.tokens)} tokens, {money(view.usd)}")
+
+
+def print_inbox(paper: Paper, view: shapes.InboxView) -> None:
+    heading(paper, view.team, "what waits for you")
+    for item in view.items:
+        each = item.request
+        paper.say(paper.style(paper.fit(f"{describe(each)}{': ' + item.subject if item.subject else ''}"), "bold"))
+        if item.unblocks:
+            paper.say(paper.fit(f"  unblocks {len(item.unblocks)}: {', '.join(item.unblocks)}"))
+        lines = [line for line in each.text.split("\n") if line.strip()]
+        for line in lines[:3]:
+            paper.say("  " + paper.fit(line, 2))
+        verb = f"answer {each.id} TEXT" if each.kind is RequestKind.QUESTION else f"review {each.id}"
+        paper.say(paper.style(f"  coterie {verb}", "dim"))
+    if view.waiting_mail:
+        paper.prose(f"{view.waiting_mail} unread messages: coterie mail")
+    if not view.items and not view.waiting_mail:
+        paper.say("nothing waits for you")
+
+
+def print_review(paper: Paper, view: shapes.ReviewView) -> None:
+    heading(paper, view.team, describe(view.request) + (f": {view.subject}" if view.subject else ""))
+    for row in view.earlier:
+        _request(paper, row, lines=PLAN_LINES)
+    _request(paper, view)
+    if view.request.open and view.standing == view.request.status:
+        word = view.request.id
+        steps = f"coterie approve {word}, or coterie reject {word} -m FEEDBACK"
+        paper.say(f"coterie answer {word} TEXT" if view.request.kind is RequestKind.QUESTION else steps)
+
+
+def print_mail(paper: Paper, view: shapes.MailView) -> None:
+    heading(paper, view.team, "your mail")
+    for message in view.messages:
+        _message(paper, message)
+    if view.messages:
+        paper.prose("coterie mail --done marks all of it as read, coterie mail --done ID one message")
+    else:
+        paper.say("no unread mail")
+
+
+def _message(paper: Paper, message: Message) -> None:
+    sender = message.sender_instance or message.sender
+    request = getattr(message.body, "request", None)
+    about = f" about {request}" if request else ""
+    head = f"{message.id} {_clock(message.sent_at)} {message.kind} from {sender}{about}"
+    paper.say(paper.style(paper.fit(head), "bold"))
+    paper.say(block(message.body.text))
+
+
+def print_why(paper: Paper, view: shapes.WhyView) -> None:
+    heading(paper, view.team, f"why {view.task} is {view.status}")
+    for each in view.reasons:
+        paper.prose(f"- {one_line(each.text)}")
+    paper.prose(f"next: {view.next}")
+
+
+def print_config(paper: Paper, view: shapes.ConfigView) -> None:
+    rows: list[list[Cell]] = []
+    for name, setting in view.settings.items():
+        value = setting.value
+        shown = "none" if value is None else "; ".join(value) or "none" if isinstance(value, list) else str(value)
+        rows.append([name, one_line(shown, 200), setting.source])
+    rows.append(["api key", "set, not shown" if view.key else "none", view.key.source if view.key else "-"])
+    paper.table(("SETTING", "VALUE", "FROM"), rows, stretch=1)
+    for note in view.notes:
+        paper.prose(f"note: {one_line(note)}", "yellow")
+
+
+def _clock(at: str) -> str:
+    """A stored time as local time of day, with the date where it is not today's."""
+    from datetime import datetime
+
+    try:
+        then = datetime.fromisoformat(at).astimezone()
+    except ValueError:
+        return one_line(at, 40) or "-"
+    today = datetime.now().astimezone().date()
+    return then.strftime("%H:%M:%S" if then.date() == today else "%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,193 @@
+"""`run`, `resume` and `demo`: settings, the key, the team, then the run, and what is said at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from coterie import files, lead, worktrees
+from coterie.console import board, places, settings, shapes
+from coterie.console.app import interactive
+from coterie.console.door import complain, forget_output
+from coterie.console.events import read_lines
+from coterie.console.live import Live
+from coterie.console.paint import Paper, count, money, one_line
+from coterie.console.reading import total
+from coterie.errors import UsageError
+from coterie.teammates.roster import Roster
+from coterie.teammates.settings import TeamSettings
+from coterie.teammates.team import TeamRecord
+
+FORMATS = ("text", "json", "stream-json")
+Event = Mapping[str, Any]
+
+
+def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: bool, output: str) -> int:
+    """A new team. Everything that can be refused is refused before anything is made."""
+    _check_format(output)
+    if not goal.strip():
+        raise UsageError("the goal is empty: say what the team shall do")
+    name = places.team_name(team) if team is not None else None
+    here = Path.cwd()
+    worktrees.find_repository(here)
+    asks = interactive(output)
+    loaded = settings.load(places.checkout(here).here, given, os.environ, interactive=asks)
+    key = settings.need_key(loaded)
+    root = lead.create_team(here, goal=goal.strip(), name=name, settings=loaded.settings)
+    return _go(root, loaded, key, unsafe=unsafe, output=output, asks=asks)
+
+
+def resume(*, team: str | None, given: Mapping[str, Any], unsafe: bool, output: str) -> int:
+    """Go on with a team; one that has ended says its report again."""
+    _check_format(output)
+    here = Path.cwd()
+    worktrees.find_repository(here)
+    root = places.find_team(here, team)
+    record = TeamRecord.read(root)
+    if record.ended is not None:
+        return _report(root, record.ended.exit, f"the team has ended: {record.ended.summary}", output)
+    loaded = settings.load_for_resume(places.checkout(here).here, root, record.settings, given, os.environ)
+    key = settings.need_key(loaded)
+    return _go(root, loaded, key, unsafe=unsafe, output=output, asks=interactive(output))
+
+
+def _check_format(output: str) -> None:
+    if output not in FORMATS:
+        raise UsageError(f"--output-format: expected {' or '.join(FORMATS)}, found {files.clean(output, 40)!r}")
+
+
+def _go(root: Path, loaded: settings.Loaded, key: str, *, unsafe: bool, output: str, asks: bool) -> int:
+    for note in loaded.notes:
+        complain(settings.mask(note, loaded.key))
+    settings.remember_base_url(root, loaded, os.environ)
+    return _run(root, loaded.settings, key, unsafe=unsafe, output=output, asks=asks)
+
+
+def _run(root: Path, in_force: TeamSettings, key: str, *, unsafe: bool, output: str, asks: bool) -> int:
+    watch = _watcher(output)
+    with _outside(root / "events.jsonl", watch):
+        outcome = lead.run_team(
+            root, settings=in_force, api_key=key, interactive=asks, watch=watch, unsafe_no_sandbox=unsafe
+        )
+    return _report(root, outcome.exit_code, outcome.summary, output)
+
+
+def _watcher(output: str) -> Callable[[Event], None]:
+    if output == "json":
+        return lambda event: None
+    if output == "text":
+        paper = Paper()
+        paper.say(paper.style(paper.fit(places.BANNER), "yellow"))
+        return Live(paper)
+    return Stream()
+
+
+class Stream:
+    """One event per line. It never raises: nobody may read any more, and the run goes on."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def __call__(self, event: Event) -> None:
+        if event.get("kind") == "end":
+            return  # the last line is the whole end, and comes after everything else
+        line = json.dumps(event, ensure_ascii=False, default=str) + "\n"
+        with self._guard:
+            if self._closed:
+                return
+            try:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+            except (OSError, ValueError):
+                self._closed = True
+
+
+@contextlib.contextmanager
+def _outside(path: Path, watch: Callable[[Event], None]) -> Iterator[None]:
+    """Also show what other commands say of this team meanwhile, such as a decision from a second terminal."""
+    over = threading.Event()
+
+    def follow() -> None:
+        position = path.stat().st_size if path.exists() else 0
+        while True:
+            last = over.wait(0.3)
+            position, events = read_lines(path, position)
+            for event in events:
+                if event.get("outside") is True:
+                    watch(event)
+            if last:
+                return
+
+    thread = threading.Thread(target=follow, name="outside", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(2.0)
+
+
+def end_view(root: Path, exit_code: int, summary: str) -> shapes.EndView:
+    """The end of a run as an object."""
+    view = board.board(root)
+    states = [row["status"] for row in view["tasks"]]
+    tokens, usd = total((each.tokens, each.usd) for each in Roster(root).all())
+    counts = {name: states.count(name) for name in ("completed", "failed", "cancelled")}
+    branch = f"coterie/{root.name}/integration"
+    return shapes.EndView(
+        team=root.name,
+        exit=exit_code,
+        summary=summary,
+        tasks=shapes.TaskCounts(**counts, open=len(states) - sum(counts.values())),
+        usd=usd,
+        tokens=tokens.total,
+        integration=shapes.Integration(branch=branch, commit=_tip(root)),
+    )
+
+
+def _tip(root: Path) -> str | None:
+    try:
+        return str(lead.open_team(root).keeper.tip())
+    except worktrees.GitError:
+        return None  # the run ended before there was a branch
+
+
+def _report(root: Path, exit_code: int, summary: str, output: str) -> int:
+    view = end_view(root, exit_code, summary)
+    try:
+        if output == "text":
+            _print_end(root, view)
+        else:
+            said = view.model_dump(mode="json")
+            said = {"kind": "end", "at": files.now(), **said} if output == "stream-json" else said
+            sys.stdout.write(json.dumps(said, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        forget_output()
+    return exit_code
+
+
+def _print_end(root: Path, view: shapes.EndView) -> None:
+    paper = Paper()
+    paper.say()
+    board.print_board(paper, board.board(root))
+    team = lead.open_team(root)
+    merged = team.merger.log(team.record.base.commit)
+    if merged:
+        paper.say(paper.style("merged, the oldest first:", "bold"))
+    for each in merged:
+        paper.say(paper.fit(f"  {each.commit[:12]} {each.task} {each.subject}"))
+    paper.say(f"cost: {count(view.tokens)} tokens, {money(view.usd)}")
+    tip = f" at {view.integration.commit[:12]}" if view.integration.commit else ""
+    paper.say(f"result: branch {view.integration.branch}{tip} (coterie diff, coterie land)")
+    for name in ("tasks", "events.jsonl", "report.md"):
+        if (root / name).exists():
+            paper.say(f"look at: {root / name}")
+    paper.say(paper.style(one_line(view.summary), "bold green" if view.exit == 0 else "bold red"))
