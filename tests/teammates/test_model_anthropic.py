@@ -595,9 +595,12 @@ def test_nothing_of_a_call_counts_after_its_cancel_not_even_what_had_arrived(ser
 
 
 def test_the_answer_of_a_dead_call_goes_nowhere() -> None:
-    call = _Try(None)
+    said: list[str] = []
+    call = _Try(said.append)
     call.kill("dead")
+    call.say("late")
     call.settle(Answer(content=[], stop_reason="end_turn"))
+    assert said == []
     with pytest.raises(Cancelled):
         call.answer()
 

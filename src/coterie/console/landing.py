@@ -1,4 +1,4 @@
-"""`coterie land`: the tested work comes to the person's branch, computed first, said, and only onto a clean checkout."""
+"""`coterie land`: the tested work comes to the person's branch: computed first, said, and only onto a clean checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def land(name: str | None, *, yes: bool) -> int:
-    """Say what would be done, ask in a terminal, do it. Ends with 1 for conflicts, red checks or a checkout with changes.
+    """Say what would be done, ask in a terminal, do it. `Refused` for conflicts, red checks, a checkout with changes.
 
     The branch that is checked out gets the work. A merge commit is made where that branch has moved, and the team's
     checks are run on it first.

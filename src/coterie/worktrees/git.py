@@ -48,7 +48,7 @@ class GitError(CoterieError):
         said = stderr.strip() or f"exit code {exit_code}"
         super().__init__(f"git {' '.join(argv[:6])}: {said[:2000]}")
         self.argv = tuple(argv)
-        self.exit_code = exit_code
+        self.code = exit_code
         self.stderr = stderr
 
 

@@ -1,4 +1,4 @@
-"""The keeper of worktrees: one for each teammate, one for the queue, one for the lead to read. All outside the checkout.
+"""The keeper of worktrees: one for each teammate, one for the queue, one for the lead. All outside the checkout.
 
 Under the repository's lock only the short part runs (`worktree add --no-checkout --lock`). Every step looks at what is
 there, so that each operation can be run again after a kill.

@@ -1,0 +1,95 @@
+"""Death at any instant: whoever comes next goes on, and nothing is lost, half there or done twice."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from coterie import files
+from coterie.taskboard import NewTask, Status
+from coterie.taskboard.intents import Intents
+
+if TYPE_CHECKING:
+    from conftest import Team
+
+SCRIPT = Path(__file__).parent / "kills.py"
+NAMES = list(runpy.run_path(str(SCRIPT))["CALLS"])
+
+
+@pytest.mark.parametrize("names", [NAMES[:2], NAMES[2:8], NAMES[8:]])
+def test_a_kill_at_any_write_and_another_at_any_write_of_the_next_change_nothing(
+    tmp_path: Path, names: list[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(tmp_path), *names], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout) > 9 * len(names)
+
+
+def half_written(team: Team, written: int) -> None:
+    """A batch of three whose process died after `written` of its files."""
+    team.create("first")
+    team.chain("a", "b", "c")
+    batch = team.board.tasks()[1:]
+    for task in batch[written:]:
+        team.path(task.id).unlink()
+    Intents(team.root / "intents").write(batch, "lead#1/2/0")
+
+
+@pytest.mark.parametrize("written", [0, 1, 3])
+def test_a_half_written_batch_is_made_whole_before_the_next_mutation(team: Team, written: int) -> None:
+    half_written(team, written)
+    board = team.open()
+    assert len(board.tasks()) == 1 + written, "looking finishes nothing"
+    assert team.claim(board=board).id == "T1" or written == 3
+    assert [task.id for task in board.tasks()] == ["T1", "T2", "T3", "T4"]
+    assert list((team.root / "intents").iterdir()) == []
+    assert board.create([NewTask(ref="d", subject="d")], by="lead") == {"d": "T5"}
+
+
+def test_a_batch_that_was_finished_and_went_on_is_not_written_over(team: Team) -> None:
+    half_written(team, 3)
+    team.path("T2").write_bytes(team.path("T2").read_bytes().replace(b'"subject": "a"', b'"subject": "later"'))
+    board = team.open()
+    team.claim(board=board)
+    assert board.get("T2").subject == "later"
+
+
+def test_an_intent_that_cannot_be_read_is_set_aside_and_others_are_left_alone(team: Team) -> None:
+    team.create("a")
+    (team.root / "intents").mkdir(exist_ok=True)
+    (team.root / "intents" / "board-T7.json").write_text("{")
+    (team.root / "intents" / "worktree-ada.json").write_text("{}")
+    assert team.claim().id == "T1"
+    assert sorted(path.name for path in (team.root / "intents").iterdir()) == ["bad", "worktree-ada.json"]
+    assert any("board-T7.json" in text for text in team.said)
+
+
+def test_a_write_that_fails_leaves_the_board_as_it_was_and_the_next_try_succeeds(team: Team) -> None:
+    team.create("a")
+    before = team.path("T1").read_bytes()
+    (team.root / "changes").rename(team.root / "kept")
+    (team.root / "changes").mkdir()  # nothing can be announced
+    with pytest.raises(OSError, match="directory"):
+        team.claim()
+    assert team.path("T1").read_bytes() == before
+    (team.root / "changes").rmdir()
+    (team.root / "kept").rename(team.root / "changes")
+    task = team.claim()
+    assert (task.epoch, task.status) == (1, Status.IN_PROGRESS)
+
+
+def test_temp_files_of_dead_processes_are_no_tasks(team: Team) -> None:
+    team.create("a")
+    (team.tasks / ".T1.json.abc-1.tmp").write_bytes(b"{")
+    (team.tasks / "notes.txt").write_text("x")
+    (team.tasks / "T01.json").write_text("{}")
+    assert [task.id for task in team.open().tasks()] == ["T1"]
+    assert team.claim(board=team.open()).id == "T1"
+    assert files.read_json(team.path("T1"))["epoch"] == 1

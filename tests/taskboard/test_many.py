@@ -1,0 +1,62 @@
+"""Many at once: 32 threads in 4 processes on one board of 1,000 tasks, while somebody keeps looking."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coterie.taskboard import NewTask, Status, read_tasks
+
+if TYPE_CHECKING:
+    from conftest import Team
+
+SCRIPT = Path(__file__).parent / "crowd.py"
+TASKS, PROCESSES, THREADS = 1000, 4, 8
+
+
+def test_every_task_is_done_once_by_a_crowd_and_no_reader_ever_sees_a_broken_file(team: Team, tmp_path: Path) -> None:
+    specs = [NewTask(ref=f"r{n}", subject="s", blocked_by=(f"r{n - 100}",) if n >= 100 else ()) for n in range(TASKS)]
+    team.board.create(specs, by="lead")
+    crowd = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(team.root), f"p{each}", str(THREADS), str(tmp_path / f"out{each}")],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for each in range(PROCESSES)
+    ]
+    unreadable: list[str] = []
+    looks = 0
+    while any(each.poll() is None for each in crowd):
+        found = read_tasks(team.tasks, report=unreadable.append, settle=0.0)
+        assert len(found) == TASKS
+        looks += 1
+    errors = [each.communicate(timeout=60)[1] for each in crowd]
+    assert [each.returncode for each in crowd] == [0] * PROCESSES, errors
+    assert errors == [""] * PROCESSES, "nothing was repaired or set aside"
+    assert unreadable == []
+    assert looks > 5
+
+    claims = Counter(
+        (task, epoch)
+        for each in range(PROCESSES)
+        for task, epoch, _ in map(json.loads, (tmp_path / f"out{each}").read_text().splitlines())
+    )
+    assert set(claims.values()) == {1}, "no epoch of a task belongs to two"
+    tasks = read_tasks(team.tasks)
+    assert {(task.id, epoch) for task in tasks for epoch in range(1, task.epoch + 1)} == set(claims)
+    at = {task.id: task.history[-1].at for task in tasks}
+    for task in tasks:
+        assert task.status is Status.COMPLETED
+        assert task.epoch == (2 if int(task.id[1:]) % 7 == 0 else 1)
+        assert task.rev == len(task.history)
+        assert task.result is not None
+        assert task.result.commit == f"{task.id}-{task.epoch}", "no stale effect came through"
+        first_claim = next(change.at for change in task.history if change.to is Status.IN_PROGRESS)
+        assert all(at[blocker] <= first_claim for blocker in task.blocked_by), "claimed before its blocker was done"
+    assert len({task.queued for task in tasks}) == TASKS
+    assert not (team.tasks / "bad").exists()
