@@ -149,7 +149,7 @@ def test_tasks_are_added_and_changed_by_the_human(rooms: Any, coterie: Coterie) 
     ("words", "code", "why"),
     [
         (("task", "add", " \x1b "), 2, "subject: "),
-        (("task", "add", "x", "--priority", "11"), 2, "priority: "),
+        (("task", "add", "x", "--priority", "11"), 2, "--priority"),
         (("task", "add", "x", "--blocked-by", "T99"), 1, "T99"),
         (("task", "edit", "T4"), 2, "nothing to change"),
         (("task", "edit", "T4", "--priority", "high"), 2, "--priority"),

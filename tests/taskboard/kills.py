@@ -48,9 +48,9 @@ def prepare(root: Path) -> None:
     """T1 pending, T2 claimed, T3 bound, T4 submitted, T5 cancelled."""
     root.mkdir(parents=True)
     board = open_board(root)
-    board.create([NewTask(ref=f"T{n}", subject="s", role=None if n == 1 else "x") for n in range(1, 6)], by="lead")
+    board.create([NewTask(ref=f"T{n}", subject="s", priority=5 if n > 1 else 0) for n in range(1, 6)], by="lead")
     for number, owner in ((2, "ada"), (3, "bob"), (4, "cleo")):
-        task = board.claim(owner=owner, instance=f"{owner}#1", role="x")
+        task = board.claim(owner=owner, instance=f"{owner}#1")
         assert task is not None and task.id == f"T{number}"
         if number > 2:
             board.bind(task.id, 1, Assignment(worktree="/w", branch="b", base="c"))

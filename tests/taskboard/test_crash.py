@@ -47,7 +47,7 @@ def test_a_half_written_batch_is_made_whole_before_the_next_mutation(team: Team,
     half_written(team, written)
     board = team.open()
     assert len(board.tasks()) == 1 + written, "looking finishes nothing"
-    assert team.claim(board=board).id == "T1" or written == 3
+    assert team.claim(board=board).id == "T2"
     assert [task.id for task in board.tasks()] == ["T1", "T2", "T3", "T4"]
     assert list((team.root / "intents").iterdir()) == []
     assert board.create([NewTask(ref="d", subject="d")], by="lead") == {"d": "T5"}

@@ -189,8 +189,8 @@ def test_a_command_that_closed_its_output_is_still_waited_for(commands: Commands
 
 
 def test_output_through_a_child_that_ends_a_moment_later_arrives(commands: Commands, tmp_path: Path) -> None:
-    done = commands.run('exec > >(while read -r x; do echo "got $x"; done); echo it', cwd=tmp_path, timeout_s=LONG)
-    assert done.text == "got it\n"
+    command = 'exec > >(sleep 0.03; while read -r line; do echo "got $line"; done); echo it'
+    assert commands.run(command, cwd=tmp_path, timeout_s=LONG).text == "got it\n"
 
 
 def test_a_cancel_ends_the_tree_and_is_told_with_its_reason(commands: Commands, tmp_path: Path) -> None:

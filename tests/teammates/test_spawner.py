@@ -30,7 +30,8 @@ folder, mode = Path(sys.argv[1]), sys.argv[2]
 commands = Commands(folder / "output", sandbox=NoSandbox())
 tree = sys.argv[3]
 if mode == "dies while it records":
-    commands.run("touch begun", cwd=folder, timeout_s=None, command_id=f"dies{os.getpid()}", started=lambda mark: os._exit(9))
+    name = f"dies{os.getpid()}"
+    commands.run("touch begun", cwd=folder, timeout_s=None, command_id=name, started=lambda mark: os._exit(9))
 if mode == "starts one after another":
     print(commands._launcher.pid, flush=True)
     for number in range(10_000):
@@ -39,7 +40,8 @@ if mode == "starts one after another":
         commands.stop_all("x") if number % 8 == 7 else None
 up = threading.Event()
 for number in (1, 2):
-    commands.start(tree + "sleep 1000", cwd=folder, timeout_s=None, owner="x", command_id=f"{mode}{os.getpid()}.{number}",
+    name = f"{mode}{os.getpid()}.{number}"
+    commands.start(tree + "sleep 1000", cwd=folder, timeout_s=None, owner="x", command_id=name,
                    on_output=lambda text: up.set())
     up.wait()
     up.clear()
@@ -194,6 +196,15 @@ def test_when_a_warden_is_killed_its_tree_is_ended_all_the_same(commands: Comman
     assert commands.run("echo again", cwd=tmp_path, timeout_s=LONG).text == "again\n"
 
 
+def test_the_spawner_ends_what_a_killed_warden_watched_though_it_hides_its_mark(
+    commands: Commands, tmp_path: Path
+) -> None:
+    hidden = "env -i setsid bash -c 'echo $$ >hidden; sleep 1004; true' & while [ ! -s hidden ]; do sleep 0.01; done; "
+    commands.run(hidden + "kill -9 $PPID; sleep 1000", cwd=tmp_path, timeout_s=LONG, command_id=named("hidden"))
+    pid = int((tmp_path / "hidden").read_text())
+    assert soon(lambda: (found := process(pid)) is None or found.dead)
+
+
 def test_a_killed_warden_costs_no_other_command(commands: Commands, tmp_path: Path) -> None:
     other = commands.start(TREE + "sleep 1000", cwd=tmp_path, timeout_s=None, owner="bob", command_id=named("other"))
     assert soon(lambda: commands.progress(other).text == "up\n")
@@ -227,7 +238,8 @@ def left() -> Iterator[subprocess.Popen[bytes]]:
     """A tree in a session of its own that carries the mark of the command `left`."""
     made = subprocess.Popen(
         ["bash", "-c", "setsid sleep 1001 & sleep 1002 & echo up; sleep 1003"],
-        env={"PATH": os.environ["PATH"], "COTERIE_COMMAND": named("left")}, stdout=subprocess.PIPE, start_new_session=True,
+        env={"PATH": os.environ["PATH"], "COTERIE_COMMAND": named("left")},
+        stdout=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
     assert made.stdout is not None
     assert made.stdout.readline() == b"up\n"

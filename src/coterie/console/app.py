@@ -38,10 +38,10 @@ def run(words: Sequence[str]) -> int:
         code = app(args=list(words), prog_name="coterie", standalone_mode=False)
     except typer.TyperException as error:
         text = error.format_message()
-        if text.strip():
+        if text.startswith("Usage:"):  # no words at all: what can be said
+            print(text, file=sys.stderr)
+        else:
             complain(text)
-        else:  # a command without its arguments: its help was shown
-            return 2
         return error.exit_code
     except typer.Exit as ending:
         return ending.exit_code
@@ -100,7 +100,7 @@ def run_(
     unsafe_no_sandbox: Unsafe = False,
     output_format: Output = "text",
 ) -> int:
-    """Start a team on a goal in this repository, and stay until it is done."""
+    """Start a team on a goal in this repository."""
     from coterie.console import running
 
     given = _given(teammates, approver, plans, splits, checks, model, base_url, max_usd, max_tokens)
@@ -194,7 +194,7 @@ def team_(team: Team = None, json: Json = False) -> int:
 
 @app.command()
 def inbox(team: Team = None, json: Json = False) -> int:
-    """Everything that waits for you; what unblocks the most comes first."""
+    """What waits for you, the most urgent first."""
     from coterie.console import look
 
     return look.inbox(team, json)
@@ -202,7 +202,7 @@ def inbox(team: Team = None, json: Json = False) -> int:
 
 @app.command()
 def review(request: RequestId, team: Team = None, json: Json = False) -> int:
-    """Read a request. In a terminal: then approve or reject it."""
+    """Read a request; in a terminal, decide on it too."""
     from coterie.console import look
 
     return look.review(request, team, json)
@@ -287,7 +287,7 @@ def reject(
     message: Annotated[str, typer.Option("-m", "--message", metavar="TEXT", help="What should change.")],
     team: Team = None,
 ) -> int:
-    """Say no; also to something that was approved, as long as it is not being merged."""
+    """Say no, also to what was approved but is not merged."""
     from coterie.console import steer
 
     return steer.decide(request, team, approve=False, feedback=message)
@@ -324,7 +324,7 @@ def stop(
     now: Annotated[bool, typer.Option("--now", help="Do not wait: end running model calls too.")] = False,
     team: Team = None,
 ) -> int:
-    """Stop the run in order (resume goes on), or end one teammate's life."""
+    """Stop the run in order, or end one teammate."""
     from coterie.console import steer
 
     return steer.stop_member(name, team, now=now) if name is not None else steer.stop_run(team, now=now)
@@ -345,7 +345,9 @@ def land(
 
 Subject = Annotated[str | None, typer.Option("--subject", metavar="TEXT")]
 Description = Annotated[str | None, typer.Option("-d", "--description", metavar="TEXT")]
-Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="0 to 10, 10 first; 5 if not given.")]
+Priority = Annotated[
+    int | None, typer.Option("--priority", metavar="N", min=0, max=10, help="0 to 10, 10 first; 5 if not given.")
+]
 Plan = Annotated[bool | None, typer.Option("--plan/--no-plan", help="Whether it needs an approved plan.")]
 TaskChecks = Annotated[list[str] | None, typer.Option("--check", metavar="COMMAND", help="Must pass. Several times.")]
 Blockers = Annotated[list[str], typer.Argument(metavar="BLOCKER...", help="Tasks, such as T3.")]

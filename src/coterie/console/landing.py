@@ -1,4 +1,4 @@
-"""`coterie land`: the tested work comes to the person's branch: computed first, said, and only onto a clean checkout."""
+"""`coterie land`: the tested work comes to the person's branch. Computed, then said, and only onto a clean checkout."""
 
 from __future__ import annotations
 

@@ -132,13 +132,14 @@ class Shelf:
         for found, _ in fresh:
             if found.schema_ <= SCHEMA and self._is_behind(found, self._seen(found.id)):
                 self._lift(found, self._seen(found.id))
-        self.index.highest = max([self.index.highest, *map(number, explained.ids), *self._numbers_set_aside()])
+        self.index.highest = max([self.index.highest, *self._numbers_set_aside()])
 
     def learn_placed(self, lines: Lines) -> None:
         """Take in which revisions and epochs were in place."""
         for task, (rev, epoch) in lines.placed.items():
             old_rev, old_epoch = self._placed.get(task, (0, 0))
             self._placed[task] = (max(rev, old_rev), max(epoch, old_epoch))
+            self.index.highest = max(self.index.highest, number(task))
 
     def next_number(self) -> int:
         """The first number that no task has or had, those in `bad/` included."""

@@ -1,0 +1,260 @@
+"""`run` and `resume` as processes, on real repositories, against a Messages API server on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie import files
+from coterie.console import shapes
+from coterie.demo import Reply, Server, failure, text, tool_use
+
+KEY = "sk-never-shown"
+
+
+def said(request: dict[str, Any]) -> str:
+    """All that the model was told in this conversation."""
+    return json.dumps([each["content"] for each in request["messages"] if each["role"] == "user"])
+
+
+def called(request: dict[str, Any]) -> list[str]:
+    """The tools that were called in this conversation."""
+    return [
+        block["name"]
+        for message in request["messages"]
+        if message["role"] == "assistant"
+        for block in message["content"]
+        if block["type"] == "tool_use"
+    ]
+
+
+def act(name: str, **arguments: Any) -> Reply:
+    return Reply(content=(tool_use(name, arguments),))
+
+
+def script(request: dict[str, Any]) -> Reply:
+    """A lead with one task that needs a plan, and ada, who does it."""
+    done, told = called(request), said(request)
+    if "/lead#" in request["metadata"]["user_id"]:
+        if "create_tasks" not in done:
+            return act("create_tasks", tasks=[{"ref": "a", "subject": "Add two \x1b[31m", "requires_plan": True}])
+        if "spawn_teammate" not in done:
+            return act("spawn_teammate", name="ada")
+        plans = re.findall(r"request: (R\d+)", told)
+        if plans and "review" not in done and "to human" not in told:
+            return act("review", request_id=plans[-1], decision="approve", feedback="go on")
+        if "task-completed" in told or "No task is open" in told:
+            return act("finish", summary="two is there")
+        return Reply(content=(text("waiting"),))
+    if "submit_plan" not in done:
+        return act("submit_plan", plan="1. write two.txt\n2. look\n3. hand in\n4. rest\n5. sleep")
+    if "write_file" not in done:
+        return act("write_file", path="two.txt", content="two\n")
+    return act("submit_work", summary="two.txt is written")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(script) as server:
+        yield server
+    assert server.refused == [] and server.faults == []
+
+
+def coterie(*words: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "coterie", *words],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+def git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_run_is_told_as_it_happens_and_ends_with_the_board_and_what_was_merged(
+    repository: Path, server: Server
+) -> None:
+    done = coterie("run", "add two", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url)
+    assert done.returncode == 0, done.stdout + done.stderr
+    out = done.stdout
+    for each in (
+        "no sandbox",
+        "ada      claims T1 (epoch 1): Add two",
+        "plan R1 for T1, revision 1\n",
+        "1. write two.txt",
+        "2 more lines",
+        "approved R1: go on",
+        "T1 is completed: merged as",
+        "1 tasks: 1 completed",
+        "merged, the oldest first:",
+        "result: branch coterie/main/integration at ",
+        "report.md",
+    ):
+        assert each in out, f"{each!r} is missing in:\n{out}"
+    assert out.rstrip().endswith("two is there")
+    assert "\x1b" not in out and KEY not in out + done.stderr
+    assert KEY not in "".join(path.read_text() for path in (repository / ".coterie").rglob("*.json*"))
+    again = coterie("resume", ANTHROPIC_API_KEY=KEY)
+    assert again.returncode == 0 and "the team has ended: two is there" in again.stdout
+
+
+def test_json_is_one_object_at_the_end(repository: Path, server: Server) -> None:
+    done = coterie("run", "add two", "--output-format", "json", "--base-url", server.url, ANTHROPIC_API_KEY=KEY)
+    end = shapes.EndView.model_validate_json(done.stdout)
+    assert (done.returncode, end.exit, end.team) == (0, 0, "main")
+    assert end.tasks == shapes.TaskCounts(completed=1, failed=0, cancelled=0, open=0)
+    assert end.tokens > 0
+    assert end.integration.commit == git(repository, "rev-parse", "coterie/main/integration").strip()
+
+
+def test_stream_json_is_one_event_a_line_and_the_end_last(repository: Path, server: Server) -> None:
+    done = coterie("run", "add two", "--output-format", "stream-json", "--base-url", server.url, ANTHROPIC_API_KEY=KEY)
+    lines = done.stdout.splitlines()
+    events = [shapes.EventLine.model_validate_json(line) for line in lines[:-1]]
+    assert {"run", "task", "plan", "decision", "merge", "member", "tool", "answer"} <= {each.kind for each in events}
+    assert "end" not in {each.kind for each in events}
+    assert shapes.EndLine.model_validate_json(lines[-1]).exit == done.returncode == 0
+
+
+def test_a_reader_that_goes_away_does_not_end_the_run(repository: Path, server: Server) -> None:
+    words = [sys.executable, "-m", "coterie", "run", "add two", "--base-url", server.url]
+    env = {**os.environ, "ANTHROPIC_API_KEY": KEY}
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None and running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        said_wrong = running.stderr.read()
+        assert (running.wait(60), said_wrong) == (0, "")
+    assert files.read_json(repository / ".coterie" / "main" / "team.json")["ended"]["exit"] == 0
+
+
+def test_a_second_terminal_decides_while_the_run_goes_on_and_the_first_shows_it(
+    repository: Path, server: Server
+) -> None:
+    words = [sys.executable, "-m", "coterie", "run", "add two", "--approver", "human", "--base-url", server.url]
+    env = {**os.environ, "ANTHROPIC_API_KEY": KEY}
+    seen = ""
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            seen += line
+            if "plan R1 for T1" in line:
+                assert coterie("reject", "R1", "-m", "not so fast").returncode == 0
+                break
+        for line in running.stdout:
+            seen += line
+            if "rejected R1" in line:
+                assert coterie("approve", "R1").returncode == 1
+                assert coterie("stop").returncode == 0
+                break
+        seen += running.stdout.read()
+        assert running.wait(60) == 7, seen
+    assert "human    rejected R1 (plan of ada for T1, revision 1): not so fast" in seen
+    assert "coterie resume --team main" in seen
+
+
+def test_interrupted_once_it_stops_in_order_and_resume_goes_on(repository: Path) -> None:
+    waits = threading.Event()
+
+    def slow(request: dict[str, Any]) -> Reply:
+        reply = script(request)
+        if "/ada#" in request["metadata"]["user_id"] and not waits.is_set():
+            return reply.model_copy(update={"stall": waits})
+        return reply
+
+    with Server(slow) as server:
+        words = [sys.executable, "-m", "coterie", "run", "add two", "--base-url", server.url]
+        env = {**os.environ, "ANTHROPIC_API_KEY": KEY}
+        with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
+            assert running.stdout is not None
+            for line in running.stdout:
+                if "claims T1" in line:
+                    running.send_signal(signal.SIGINT)
+                    break
+            rest = running.stdout.read()
+            assert running.wait(60) == 130, rest
+        waits.set()
+        refused = coterie("run", "something else", ANTHROPIC_API_KEY=KEY)
+        assert refused.returncode == 2 and "resume" in refused.stderr and "--team" in refused.stderr
+        done = coterie("resume", "--output-format", "json", ANTHROPIC_API_KEY=KEY)  # the base URL was the person's
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert json.loads(done.stdout)["tasks"]["completed"] == 1
+
+
+def test_a_key_that_is_refused_stops_the_run_with_6(repository: Path) -> None:
+    with Server(lambda request: failure(401, "invalid x-api-key")) as server:
+        done = coterie("run", "add two", "--base-url", server.url, ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 6 and KEY not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "why"),
+    [
+        (("run", "  "), 2, "the goal is empty"),
+        (("run",), 2, "GOAL"),
+        (("run", "x", "--teammates", "0"), 2, "teammates: expected a whole number from 1 to 64"),
+        (("run", "x", "--approver", "me"), 2, "lead or human"),
+        (("run", "x", "--output-format", "xml"), 2, "text or json or stream-json"),
+        (("run", "x", "--team", "lead"), 2, "reserved"),
+        (("run", "x", "--team", "No"), 2, "not a name"),
+        (("run", "x"), 6, "there is no API key"),
+        (("resume",), 2, "coterie run GOAL starts one"),
+    ],
+)
+def test_what_is_refused_is_refused_before_anything_is_made(
+    repository: Path, words: tuple[str, ...], code: int, why: str
+) -> None:
+    done = coterie(*words)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.startswith("coterie: ") and why in done.stderr and len(done.stderr.splitlines()) == 1
+    assert not (repository / ".coterie").exists()
+    assert git(repository, "for-each-ref", "--format=%(refname)").split() == ["refs/heads/trunk"]
+
+
+def test_where_no_commit_is_to_start_from_nothing_is_made(repository: Path) -> None:
+    outside = repository.parent / "outside"
+    empty, bare = outside / "empty", outside / "bare"
+    outside.mkdir()
+    git(outside, "init", "-q", str(empty))
+    git(outside, "init", "-q", "--bare", str(bare))
+    for folder in (outside, empty, bare):
+        before = sorted(outside.rglob("*"))
+        done = coterie("run", "x", cwd=folder, ANTHROPIC_API_KEY=KEY)
+        assert done.returncode == 2 and done.stderr.startswith("coterie: "), (folder, done.stderr)
+        assert sorted(outside.rglob("*")) == before
+
+
+def test_a_taken_branch_name_is_named(repository: Path) -> None:
+    git(repository, "branch", "coterie")
+    done = coterie("run", "x", ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 2 and "'coterie'" in done.stderr
+    assert not (repository / ".coterie" / "main" / "team.json").exists()
+
+
+def test_a_team_that_runs_is_not_run_twice(repository: Path, server: Server) -> None:
+    script_done = coterie("run", "x", "--team", "other", "--base-url", server.url, ANTHROPIC_API_KEY=KEY)
+    assert script_done.returncode == 0
+    root = repository / ".coterie" / "other"
+    assert coterie("task", "add", "more").returncode == 0
+    info = {"schema": 1, "process": "p", "started": files.now(), **files.process_mark(os.getpid())}
+    lock = files.hold(root / "processes" / "lead.lock", info)
+    try:
+        done = coterie("resume", "--team", "other", ANTHROPIC_API_KEY=KEY)
+    finally:
+        lock.release()
+    assert done.returncode == 4 and f"pid {os.getpid()}" in done.stderr
