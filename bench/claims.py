@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie import files
-from coterie.taskboard import Board, NewTask, Status, encode, read_tasks
+from coterie.taskboard import Board, Claim, NewTask, Status, encode, read_tasks
 
 SIZES = (100, 1_000, 10_000)
 CLAIMS = 100
 """How many claims are timed at each size; the naive board makes fewer on a large one."""
 
-Claim = Callable[[int], bool]
+Claiming = Callable[[int], bool]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Measured:
     p99: float
 
 
-def timed(claim: Claim, rounds: int) -> Measured:
+def timed(claim: Claiming, rounds: int) -> Measured:
     """Make `rounds` claims, each by a member of its own."""
     times = []
     for number in range(rounds):
@@ -54,7 +54,7 @@ def specs(size: int) -> list[NewTask]:
     return [NewTask(ref=f"r{n}", subject=f"task {n}", description="what to do " * 40) for n in range(size)]
 
 
-def board(folder: Path, size: int) -> Claim:
+def board(folder: Path, size: int) -> Claiming:
     """The board, opened afresh so that the first claim's reading of everything is not in `create`'s favour."""
     Board(folder, process="bench").create(specs(size), by="bench")
     opened = Board(folder, process="bench")
@@ -62,7 +62,7 @@ def board(folder: Path, size: int) -> Claim:
     return lambda number: opened.claim(owner=f"m{number}", instance=f"m{number}#1") is not None
 
 
-def sqlite(folder: Path, size: int) -> Claim:
+def sqlite(folder: Path, size: int) -> Claiming:
     """One table, one index, one statement for a claim."""
     folder.mkdir(parents=True)
     base = sqlite3.connect(folder / "board.db", isolation_level=None)
@@ -88,7 +88,7 @@ def sqlite(folder: Path, size: int) -> Claim:
     return claim
 
 
-def naive(folder: Path, size: int) -> Claim:
+def naive(folder: Path, size: int) -> Claiming:
     """A board without an index: every claim reads every file."""
     Board(folder, process="bench").create(specs(size), by="bench")
     tasks = folder / "tasks"
@@ -101,7 +101,8 @@ def naive(folder: Path, size: int) -> Claim:
             best = max(ready, key=lambda task: task.priority, default=None)
             if best is None:
                 return False
-            after = best.model_copy(update={"status": Status.IN_PROGRESS, "epoch": best.epoch + 1, "rev": best.rev + 1})
+            who = Claim(owner=f"m{number}", instance=f"m{number}#1", process="bench", at=files.now())
+            after = best.model_copy(update={"status": Status.IN_PROGRESS, "epoch": best.epoch + 1, "claim": who})
             files.write_bytes(tasks / f"{best.id}.json", encode(after))
         return True
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +63,9 @@ def environment(url: str, state: Path) -> dict[str, str]:
     }
 
 
-def coterie(repository: Path, env: dict[str, str], *argv: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+def coterie(
+    repository: Path, env: dict[str, str], *argv: str, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
     """Run a command of ours to its end."""
     return subprocess.run(
         [sys.executable, "-m", "coterie", *argv],
@@ -74,9 +78,10 @@ def coterie(repository: Path, env: dict[str, str], *argv: str, timeout: float = 
     )
 
 
-def started(repository: Path, env: dict[str, str], *argv: str) -> subprocess.Popen[str]:
-    """Start a command of ours."""
-    return subprocess.Popen(
+@contextlib.contextmanager
+def started(repository: Path, env: dict[str, str], *argv: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command of ours; what still runs at the end of the block is killed."""
+    process = subprocess.Popen(
         [sys.executable, "-m", "coterie", *argv],
         cwd=repository,
         env=env,
@@ -86,3 +91,9 @@ def started(repository: Path, env: dict[str, str], *argv: str) -> subprocess.Pop
         text=True,
         start_new_session=True,
     )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

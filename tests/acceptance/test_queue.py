@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.crew import crew, is_lead, mate
+from tests.acceptance.crew import called, crew, is_lead, mate
 
 from coterie.lead import create_team, open_team, run_team
-from coterie.teammates.model import Answer, ModelRequest, ScriptedModel
+from coterie.teammates.model import Answer, ModelRequest, ScriptedModel, reply
 from coterie.teammates.settings import TeamSettings
 
 Look = Callable[..., str]
@@ -59,8 +59,6 @@ def test_a_conflict_goes_back_to_its_owner_with_both_sides_and_is_merged_after_t
         if is_lead(request):
             told = str(request.messages)
             if told.count("request_kind: plan") == 1 and "review" not in told:
-                from coterie.teammates.model import reply
-
                 return reply(request, "wait for the other plan")
         else:
             seen.append(str(request.messages))
@@ -92,7 +90,9 @@ def test_a_check_that_is_red_on_the_merged_tree_is_returned_with_its_output(repo
     assert outcome.exit_code == 0, outcome.summary
     task = tasks_of(root)["T1"]
     assert task["returns"] == 1 and task["status"] == "completed"
-    reasons = [each["reason"] for each in task["history"] if each["to"] == "in_progress" and each["from"] == "submitted"]
+    reasons = [
+        each["reason"] for each in task["history"] if each["to"] == "in_progress" and each["from"] == "submitted"
+    ]
     assert len(reasons) == 1 and "exit code 3" in reasons[0]
     mail = [json.loads(path.read_text()) for path in (root / "mail" / "ada" / "cur").glob("*.json")]
     returned = next(each for each in mail if each["kind"] == "returned")
@@ -104,8 +104,6 @@ def test_a_task_that_is_returned_too_often_fails_and_the_run_ends_with_1(reposit
     tasks = [{"ref": "a", "subject": "A", "description": "write a.txt a", "checks": ["false"]}]
 
     def respond(request: ModelRequest) -> Answer:
-        from coterie.teammates.model import reply
-        from tests.acceptance.crew import called
 
         if not is_lead(request) and 'kind="returned"' in str(request.messages):
             if "write_file" not in called(request, since_mail="returned"):
@@ -125,7 +123,6 @@ def test_no_change_is_completed_only_when_it_is_said(repository: Path, look: Loo
     errors: list[str] = []
 
     def respond(request: ModelRequest) -> Answer:
-        from coterie.teammates.model import reply
 
         if is_lead(request):
             return crew(tasks, ("ada",))(request)

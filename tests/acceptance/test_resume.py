@@ -56,7 +56,9 @@ def check_end(repository: Path, look: Look, merges: int = 4) -> None:
     names = look("ls-tree", "--name-only", "coterie/main/integration").split()
     assert names == ["a.txt", "b.txt", "base.txt", "c.txt", "one.txt", "two.txt"]
     assert look("show", "coterie/main/integration:c.txt") == "a\nb\nbase\nmore\n"
-    trailers = look("log", "--first-parent", "--format=%(trailers:key=Coterie-Task,valueonly)", "coterie/main/integration")
+    trailers = look(
+        "log", "--first-parent", "--format=%(trailers:key=Coterie-Task,valueonly)", "coterie/main/integration"
+    )
     assert sorted(trailers.split()) == ["T1", "T2", "T3", "T4"], "each task merged once"
     tasks = [json.loads(path.read_text()) for path in (root / "tasks").glob("T*.json")]
     assert len(tasks) == 4 and {task["status"] for task in tasks} == {"completed"}
@@ -80,69 +82,75 @@ def check_end(repository: Path, look: Look, merges: int = 4) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 4, 7, 10, 13])
-def test_a_run_that_was_killed_is_resumed_to_the_same_end(repository: Path, look: Look, tmp_path: Path, number: int) -> None:
+def test_a_run_that_was_killed_is_resumed_to_the_same_end(
+    repository: Path, look: Look, tmp_path: Path, number: int
+) -> None:
     at = At(crew(TASKS, ("ada", "ben")), number)
     with served(at) as server:
         env = environment(server.url, tmp_path / "state")
-        process = started(repository, env, "run", "a change")
-        assert at.reached.wait(60)
-        os.kill(process.pid, signal.SIGKILL)
-        at.go_on.set()
-        process.communicate(timeout=30)
-        again = coterie(repository, env, "resume")
-        assert again.returncode == 0, again.stdout + again.stderr
-        check_end(repository, look)
-        assert not server.refused, server.refused
-        finished = coterie(repository, env, "resume")
-        assert finished.returncode == 0 and "has ended" in finished.stdout + finished.stderr
+        with started(repository, env, "run", "a change") as process:
+            assert at.reached.wait(60)
+            os.kill(process.pid, signal.SIGKILL)
+            at.go_on.set()
+            process.communicate(timeout=30)
+            again = coterie(repository, env, "resume")
+            assert again.returncode == 0, again.stdout + again.stderr
+            check_end(repository, look)
+            assert not server.refused, server.refused
+            finished = coterie(repository, env, "resume")
+            assert finished.returncode == 0 and "has ended" in finished.stdout + finished.stderr
 
 
-def test_ctrl_c_stops_in_order_says_how_to_resume_and_resume_goes_on(repository: Path, look: Look, tmp_path: Path) -> None:
+def test_ctrl_c_stops_in_order_says_how_to_resume_and_resume_goes_on(
+    repository: Path, look: Look, tmp_path: Path
+) -> None:
     at = At(crew(TASKS, ("ada", "ben")), 6)
     with served(at) as server:
         env = environment(server.url, tmp_path / "state")
-        process = started(repository, env, "run", "a change")
-        assert at.reached.wait(60)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=30)
-        at.go_on.set()
-        assert process.returncode == 130, out
-        assert "coterie resume" in out and "Traceback" not in out
-        again = coterie(repository, env, "resume")
-        assert again.returncode == 0, again.stdout + again.stderr
-        check_end(repository, look)
+        with started(repository, env, "run", "a change") as process:
+            assert at.reached.wait(60)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=30)
+            at.go_on.set()
+            assert process.returncode == 130, out
+            assert "coterie resume" in out and "Traceback" not in out
+            again = coterie(repository, env, "resume")
+            assert again.returncode == 0, again.stdout + again.stderr
+            check_end(repository, look)
 
 
 def test_a_second_run_of_the_same_team_is_refused_and_names_the_first(repository: Path, tmp_path: Path) -> None:
     at = At(crew(TASKS, ("ada", "ben")), 3)
     with served(at) as server:
         env = environment(server.url, tmp_path / "state")
-        process = started(repository, env, "run", "a change")
-        assert at.reached.wait(60)
-        second = coterie(repository, env, "resume")
-        assert second.returncode == 4 and str(process.pid) in second.stderr, second.stderr
-        third = coterie(repository, env, "run", "another")
-        assert third.returncode == 2 and "resume" in third.stderr and "--team" in third.stderr
-        at.go_on.set()
-        process.communicate(timeout=60)
-        assert process.returncode == 0
+        with started(repository, env, "run", "a change") as process:
+            assert at.reached.wait(60)
+            second = coterie(repository, env, "resume")
+            assert second.returncode == 4 and str(process.pid) in second.stderr, second.stderr
+            third = coterie(repository, env, "run", "another")
+            assert third.returncode == 2 and "resume" in third.stderr and "--team" in third.stderr
+            at.go_on.set()
+            process.communicate(timeout=60)
+            assert process.returncode == 0
 
 
 def test_a_command_that_runs_when_the_host_is_killed_does_not_outlive_it(repository: Path, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    tasks = [{"ref": "a", "subject": "A", "description": f"run echo started > {fifo}; setsid sleep 1234567 & sleep 1234567"}]
+    tasks = [
+        {"ref": "a", "subject": "A", "description": f"run echo started > {fifo}; setsid sleep 1234567 & sleep 1234567"}
+    ]
     with served(crew(tasks, ("ada",))) as server:
         env = environment(server.url, tmp_path / "state")
-        process = started(repository, env, "run", "a change")
-        assert fifo.read_text() == "started\n"
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=30)
-        left = "sleep 1234567"
-        gone = threading.Event()
-        for _ in range(300):
-            if left not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout:
-                gone.set()
-                break
-            threading.Event().wait(0.05)
-        assert gone.is_set()
+        with started(repository, env, "run", "a change") as process:
+            assert fifo.read_text() == "started\n"
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate(timeout=30)
+            left = "sleep 1234567"
+            gone = threading.Event()
+            for _ in range(300):
+                if left not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout:
+                    gone.set()
+                    break
+                threading.Event().wait(0.05)
+            assert gone.is_set()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from coterie.mailbox import (
@@ -25,12 +23,6 @@ def plan(team, text="do it", *, to="lead", requests=None, **more):
 
 def decide(team, request, approve=True, by="lead", **more):
     return team.requests.decide(request.id, by=by, by_instance=f"{by}#1", approve=approve, **more)
-
-
-def edit(team, request, **changes):
-    path = team.root / f"requests/{request.id}.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}, indent=2))
-    return path
 
 
 # --- shutdown --------------------------------------------------------------------------------------------------------

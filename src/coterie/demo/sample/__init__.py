@@ -19,22 +19,20 @@ __all__ = ["create_sample", "sample_files"]
 KEPT_AS = ".txt"
 RENAMED = {"gitignore": ".gitignore"}  # under its own name it would hide files of ours
 
-HISTORY = (
-    (
-        "Catalog, and where its data lies",
-        ("shopfront/__init__", "shopfront/settings", "shopfront/catalog", "shopfront/storage", "tests/__init__"),
-        ("tests/shop", "tests/test_settings", "tests/test_checks", "tests/test_catalog", ".gitignore", "README"),
+HISTORY = {
+    "Catalog, and where its data lies": (
+        *(".gitignore", "README.md", "shopfront/__init__.py", "shopfront/settings.py", "shopfront/catalog.py"),
+        *("shopfront/storage.py", "tests/__init__.py", "tests/shop.py", "tests/test_catalog.py"),
+        *("tests/test_checks.py", "tests/test_settings.py"),
     ),
-    ("Cart and search", ("shopfront/cart", "shopfront/search", "tests/test_cart", "tests/test_search"), ()),
-    (
-        "Orders, invoices and mails",
-        ("shopfront/orders", "shopfront/invoices", "shopfront/notices"),
-        ("tests/test_orders",),
+    "Cart and search": ("shopfront/cart.py", "shopfront/search.py", "tests/test_cart.py", "tests/test_search.py"),
+    "Orders, invoices and mails": (
+        *("shopfront/invoices.py", "shopfront/notices.py", "shopfront/orders.py", "tests/test_orders.py"),
     ),
-    ("Reports and a command line", ("shopfront/reports", "shopfront/cli"), ("tests/test_reports",)),
-    ("Notes for contributors", ("AGENTS",), ()),
-)
-"""What each commit added, oldest first: file names without their suffix."""
+    "Reports and a command line": ("shopfront/cli.py", "shopfront/reports.py", "tests/test_reports.py"),
+    "Notes for contributors": ("AGENTS.md",),
+}
+"""What each commit added, oldest first."""
 
 WHO = {"NAME": "Robin Shopkeeper", "EMAIL": "robin@shop.example"}
 FIRST_DAY = 1_772_442_000  # of the history, in seconds since 1970; one commit a day
@@ -68,8 +66,7 @@ def create_sample(path: Path) -> str:
         path.mkdir(parents=True, exist_ok=True)
         _git(path, 0, "init", "--quiet", "--template=", "--initial-branch=main")
         texts = sample_files()
-        for day, (subject, *parts) in enumerate(HISTORY):
-            names = [name for name in texts if _stem(name) in [each for part in parts for each in part]]
+        for day, (subject, names) in enumerate(HISTORY.items()):
             for name in names:
                 (path / name).parent.mkdir(exist_ok=True)
                 (path / name).write_text(texts[name], encoding="utf-8", newline="\n")
@@ -78,10 +75,6 @@ def create_sample(path: Path) -> str:
         return _git(path, 0, "rev-parse", "HEAD").strip()
     except OSError as error:
         raise EnvironmentFault(f"the sample repository cannot be made at {path}: {error}") from None
-
-
-def _stem(name: str) -> str:
-    return name if name in RENAMED.values() else name.rpartition(".")[0]
 
 
 def _git(path: Path, day: int, *argv: str) -> str:
