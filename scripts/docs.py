@@ -180,6 +180,7 @@ def _exit_codes() -> list[str]:
         5: "the environment lacks something",
         6: "API key or billing",
         7: "stopped in order and resumable: a budget, limits, or it waits for decisions",
+        129: "the terminal went away (SIGHUP)",
         130: "interrupted by Ctrl-C",
         141: "nobody reads the output any more",
         143: "interrupted by SIGTERM",

@@ -80,7 +80,7 @@ def mate(request: ModelRequest) -> Answer:
     since = "returned" if 'kind="returned"' in said else None
     done = called(request, since_mail=since)
     if since and "bash" not in done:
-        fix = r"grep -rlE '^<<<<<<< ' . --include='*.txt' | xargs -r sed -i -E '/^(<<<<<<<|=======|>>>>>>>)/d'"
+        fix = r"grep -rlE '^<<<<<<< ' . --exclude-dir=.git | xargs -r sed -i -E '/^(<<<<<<<|=======|>>>>>>>)/d'"
         extra = re.findall(r"^repair (.*)$", opening, re.MULTILINE)
         return reply(request, "", ("bash", {"command": " ; ".join([fix, *extra])}))
     if not since:

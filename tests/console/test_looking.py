@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Callable
@@ -77,25 +78,37 @@ def test_the_level_that_views_say_is_the_one_that_commands_run_at() -> None:
 
 
 @pytest.mark.parametrize("command", READING)
-@pytest.mark.parametrize(
-    "environment",
-    [{"COLUMNS": "20"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"NO_COLOR": "1"}],
-    ids=["20 columns", "C locale", "no colour"],
-)
-def test_views_are_readable_everywhere(
-    rooms: Any, note: str, events: None, command: str, environment: dict[str, str]
+def test_views_are_readable_in_20_columns(
+    rooms: Any, note: str, events: None, coterie: Coterie, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "coterie", *READING[command]],
-        env={**os.environ, **environment},
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-    )
+    monkeypatch.setenv("COLUMNS", "20")
+    code, out, err = coterie(*READING[command])
+    assert (code, err) == (0, "") and out.strip()
+    if command in ("board", "team", "inbox"):
+        assert max(len(line) for line in out.splitlines()) <= 30
+
+
+@pytest.mark.parametrize("command", ["board", "show"])
+def test_views_are_readable_where_the_output_knows_ascii_only(rooms: Any, command: str) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, "-m", "coterie", *READING[command]]
+    done = subprocess.run(words, env={**os.environ, **plain}, capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.strip() and b"\x1b" not in done.stdout
-    if "COLUMNS" in environment and command in ("board", "team", "inbox"):
-        assert max(len(line) for line in done.stdout.decode().splitlines()) <= 30
+    assert done.stdout.isascii() and b"T1" in done.stdout
+
+
+@pytest.mark.parametrize(("no_colour", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_gets_colours_unless_it_asks_for_none(rooms: Any, no_colour: dict[str, str], coloured: bool) -> None:
+    mine, theirs = pty.openpty()
+    env = {**os.environ, "TERM": "xterm", **no_colour}
+    words = [sys.executable, "-m", "coterie", "board"]
+    with subprocess.Popen(words, env=env, stdout=theirs, stderr=theirs, stdin=theirs) as running:
+        os.close(theirs)
+        out = os.read(mine, 65536)
+        assert running.wait(30) == 0
+    os.close(mine)
+    assert b"T1" in out or b"main" in out
+    assert (b"\x1b[" in out) is coloured
 
 
 def test_a_closed_pipe_is_no_error(rooms: Any) -> None:

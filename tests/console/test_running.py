@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,8 @@ def called(request: dict[str, Any]) -> list[str]:
     ]
 
 
-def act(name: str, **arguments: Any) -> Reply:
-    return Reply(content=(tool_use(name, arguments),))
+def act(tool: str, /, **arguments: Any) -> Reply:
+    return Reply(content=(tool_use(tool, **arguments),))
 
 
 def script(request: dict[str, Any]) -> Reply:
@@ -78,7 +78,7 @@ def coterie(*words: str, cwd: Path | None = None, **environment: str) -> subproc
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=60,
+        timeout=45,
     )
 
 
@@ -139,7 +139,7 @@ def test_a_reader_that_goes_away_does_not_end_the_run(repository: Path, server: 
         running.stdout.readline()
         running.stdout.close()
         said_wrong = running.stderr.read()
-        assert (running.wait(60), said_wrong) == (0, "")
+        assert (running.wait(45), said_wrong) == (0, "")
     assert files.read_json(repository / ".coterie" / "main" / "team.json")["ended"]["exit"] == 0
 
 
@@ -163,7 +163,7 @@ def test_a_second_terminal_decides_while_the_run_goes_on_and_the_first_shows_it(
                 assert coterie("stop").returncode == 0
                 break
         seen += running.stdout.read()
-        assert running.wait(60) == 7, seen
+        assert running.wait(45) == 7, seen
     assert "human    rejected R1 (plan of ada for T1, revision 1): not so fast" in seen
     assert "coterie resume --team main" in seen
 
@@ -187,7 +187,7 @@ def test_interrupted_once_it_stops_in_order_and_resume_goes_on(repository: Path)
                     running.send_signal(signal.SIGINT)
                     break
             rest = running.stdout.read()
-            assert running.wait(60) == 130, rest
+            assert running.wait(45) == 130, rest
         waits.set()
         refused = coterie("run", "something else", ANTHROPIC_API_KEY=KEY)
         assert refused.returncode == 2 and "resume" in refused.stderr and "--team" in refused.stderr
@@ -246,11 +246,8 @@ def test_a_taken_branch_name_is_named(repository: Path) -> None:
     assert not (repository / ".coterie" / "main" / "team.json").exists()
 
 
-def test_a_team_that_runs_is_not_run_twice(repository: Path, server: Server) -> None:
-    script_done = coterie("run", "x", "--team", "other", "--base-url", server.url, ANTHROPIC_API_KEY=KEY)
-    assert script_done.returncode == 0
-    root = repository / ".coterie" / "other"
-    assert coterie("task", "add", "more").returncode == 0
+def test_a_team_that_runs_is_not_run_twice(repository: Path, new_team: Callable[..., Path]) -> None:
+    root = new_team("other")
     info = {"schema": 1, "process": "p", "started": files.now(), **files.process_mark(os.getpid())}
     lock = files.hold(root / "processes" / "lead.lock", info)
     try:
@@ -258,3 +255,15 @@ def test_a_team_that_runs_is_not_run_twice(repository: Path, server: Server) -> 
     finally:
         lock.release()
     assert done.returncode == 4 and f"pid {os.getpid()}" in done.stderr
+
+
+def test_the_demo_keeps_its_sample_where_it_is_told_to(repository: Path) -> None:
+    place = repository.parent / "sample"
+    done = coterie("demo", "--keep", str(place), "--output-format", "json")
+    end = shapes.EndView.model_validate_json(done.stdout)
+    assert (done.returncode, end.tasks.completed, end.tasks.open) == (0, 6, 0), done.stderr
+    assert git(place, "rev-parse", "coterie/main/integration").strip() == end.integration.commit
+    again = coterie("demo", "--keep", str(place))
+    assert again.returncode == 0 and "the demo has ended" in again.stdout
+    taken = coterie("demo", "--keep", str(repository))
+    assert taken.returncode == 2 and "not empty" in taken.stderr

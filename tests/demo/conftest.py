@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import anthropic
@@ -47,3 +51,14 @@ def client() -> Iterator[Callable[[Server], anthropic.Anthropic]]:
 def ask() -> dict[str, Any]:
     """The least that a request has to have."""
     return {"model": "scripted", "max_tokens": 1000, "messages": [{"role": "user", "content": "hi"}]}
+
+
+@pytest.fixture(scope="session")
+def rehearsal() -> ModuleType:
+    """The module beside this one: a team without threads."""
+    found = importlib.util.spec_from_file_location("demo_rehearsal", Path(__file__).parent / "rehearsal.py")
+    assert found is not None and found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = module
+    found.loader.exec_module(module)
+    return module

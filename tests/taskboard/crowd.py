@@ -1,13 +1,16 @@
 """One process of a crowd on one board; run as a script by test_many.py.
 
-Eight threads claim, bind, submit and complete until nothing is left. Every seventh claim is given back first, and then
-its old epoch is tried once more, which has to be refused. Writes what it claimed, one JSON line each, to OUT.
+Its threads claim until nothing is pending. Every fifth task is handed in and completed, so that who waits for it gets
+ready; the others stay with their owner, and each claim is made by an owner of its own. Every seventh task is given
+back at first, and then its old epoch is tried once more, which has to be refused. Writes its claims to OUT, one JSON
+line each.
 
 usage: crowd.py ROOT PROCESS THREADS OUT
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import threading
@@ -16,21 +19,23 @@ from pathlib import Path
 from coterie.taskboard import Assignment, Board, NotCurrent, Status, Task
 
 
-def work(board: Board, owner: str, log: list[tuple[str, int, str]]) -> None:
-    while True:
+def work(board: Board, crew: str, log: list[tuple[str, int, str]]) -> None:
+    for turn in itertools.count():
+        owner = f"{crew}-{turn}"
         task = board.claim(owner=owner, instance=f"{owner}#1")
         if task is None:
-            if all(each.status is Status.COMPLETED for each in board.tasks()):
+            if all(each.status is not Status.PENDING for each in board.tasks()):
                 return
-            continue  # what is left is in somebody's hand
+            continue  # what is left waits for work in somebody's hand
         log.append((task.id, task.epoch, owner))
-        if task.epoch == 1 and int(task.id[1:]) % 7 == 0:
+        number = int(task.id[1:])
+        if task.epoch == 1 and number % 7 == 0:
             board.release(task.id, 1, by="runtime", reason="taken back")
             expect_refused(board, task)
-            continue
-        board.bind(task.id, task.epoch, Assignment(worktree=f"/w/{owner}", branch=task.id, base="b"))
-        board.submit(task.id, task.epoch, by=owner, summary="", commit=f"{task.id}-{task.epoch}")
-        board.complete(task.id, task.epoch, merged_commit=f"m-{task.id}")
+        elif number % 5 == 0:
+            board.bind(task.id, task.epoch, Assignment(worktree=f"/w/{owner}", branch=task.id, base="b"))
+            board.submit(task.id, task.epoch, by=owner, summary="", commit=f"{task.id}-{task.epoch}")
+            board.complete(task.id, task.epoch, merged_commit=f"m-{task.id}")
 
 
 def expect_refused(board: Board, task: Task) -> None:

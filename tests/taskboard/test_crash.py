@@ -22,14 +22,12 @@ NAMES = list(runpy.run_path(str(SCRIPT))["CALLS"])
 
 
 @pytest.mark.parametrize("names", [NAMES[:2], NAMES[2:8], NAMES[8:]])
-def test_a_kill_at_any_write_and_another_at_any_write_of_the_next_change_nothing(
-    tmp_path: Path, names: list[str]
-) -> None:
+def test_a_kill_at_any_write_changes_nothing_of_what_comes_out_in_the_end(tmp_path: Path, names: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path), *names], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout) > 9 * len(names)
+    assert int(done.stdout) >= 4 * len(names), "kills"
 
 
 def half_written(team: Team, written: int) -> None:

@@ -128,7 +128,7 @@ def test_a_host_may_be_killed_at_any_instant(tmp_path: Path, after_s: float) -> 
         below = set(descendants([dying.pid]))
         dying.kill()
     assert soon(lambda: not carrying(f"many{dying.pid}."))
-    assert soon(lambda: not below & set(processes()))
+    assert soon(lambda: not below & {pid for pid, each in processes().items() if not each.dead})
 
 
 # --- the spawner ---
@@ -296,9 +296,9 @@ def test_this_process_and_those_above_it_are_never_ended() -> None:
 import os
 from coterie.teammates.commands import ProcessMark, kill_leftovers
 from coterie.teammates.processes import boot_id, process
-me = process(os.getpid())
-print(kill_leftovers([ProcessMark(command_id="self.1", pid=os.getpid(), start=me.start, boot=boot_id())]))
+pid, name = os.getpid(), os.environ["COTERIE_COMMAND"]
+print(kill_leftovers([ProcessMark(command_id=name, pid=pid, start=process(pid).start, boot=boot_id())]))
 """
-    done = subprocess.run([sys.executable, "-c", asking], env=os.environ | {"COTERIE_COMMAND": "self.1"},
+    done = subprocess.run([sys.executable, "-c", asking], env=os.environ | {"COTERIE_COMMAND": named("self")},
                           capture_output=True, text=True, check=False)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")

@@ -160,9 +160,9 @@ def demo(
     output_format: Output = "text",
 ) -> int:
     """Watch a scripted team split a sample package: no key, no network."""
-    from coterie.console import running
+    from coterie.console import showing
 
-    return running.demo(keep, output=output_format)
+    return showing.demo(keep, output=output_format)
 
 
 # ------------------------------------------------------------------------------------------------------------ looking

@@ -124,6 +124,7 @@ def _row(task: Mapping[str, Any], status: Mapping[str, Any], split_open: bool) -
         "waits_for_split": task.get("split") if split_open else None,
         "owner": claim.get("owner"),
         "instance": claim.get("instance"),
+        "last_owner": _last_owner(task),
         "epoch": task.get("epoch", 0),
         "returns": task.get("returns", 0),
         "attempts": task.get("attempts", 0),
@@ -135,6 +136,14 @@ def _row(task: Mapping[str, Any], status: Mapping[str, Any], split_open: bool) -
         "queued": task.get("queued"),
         "merging": task.get("merging"),
     }
+
+
+def _last_owner(task: Mapping[str, Any]) -> str | None:
+    """Who claimed it last, by its history."""
+    for change in reversed(_list(task.get("history"))):
+        if isinstance(change, dict) and change.get("to") == "in_progress" and change.get("from") == "pending":
+            return str(change.get("by", "")).partition("#")[0] or None
+    return None
 
 
 def _split_open(root: Path, task: Mapping[str, Any], known: dict[str, bool]) -> bool:
@@ -193,7 +202,7 @@ def _cells(row: Mapping[str, Any]) -> list[Cell]:
     return [
         row["id"],
         (one_line(status, 60), STYLES.get(str(row["state"]), "")),
-        one_line(str(row["owner"] or "-"), 40),
+        one_line(str(row["owner"] or (f"({row['last_owner']})" if row["last_owner"] else "-")), 40),
         epoch,
         returns,
         one_line(row["subject"], 200),

@@ -13,8 +13,25 @@ from coterie.files import clean
 
 _COLOURS = ("cyan", "magenta", "blue", "green", "yellow")
 _LINES = 3  # of a plan
-_STYLES = {"warning": "yellow", "repair": "yellow", "tool": "dim", "decision": "bold", "merge": "bold", "end": "bold"}
+_STYLES = {
+    "warning": "yellow",
+    "repair": "yellow",
+    "tool": "dim",
+    "member": "dim",
+    "decision": "bold",
+    "merge": "bold",
+    "end": "bold",
+}
 _QUIET = ("text", "answer")
+_HAVE_EVENTS = frozenset(
+    {
+        "ask_human", "cancel_task", "create_tasks", "finish", "give_up", "park", "propose_tasks", "release_task",
+        "retry_task", "review", "send_message", "spawn_teammate", "submit_plan", "submit_work", "todo_write",
+        "update_task",
+    }
+)  # fmt: skip
+"""Tools whose success has an event that says more (or nothing to say, for the list that `coterie team` shows)."""
+_LONGEST = 160  # characters of a tool call, where no window cuts it
 
 
 class Live:
@@ -31,7 +48,7 @@ class Live:
     def __call__(self, event: Mapping[str, Any]) -> None:
         with self._guard:
             self._count(event)
-            if self._closed or event.get("kind") in _QUIET:
+            if self._closed or _is_noise(event):
                 return
             try:
                 self._write(event)
@@ -74,9 +91,10 @@ class Live:
             return [head, *lines[:_LINES], *more] if mark else [text]
         if kind == "message" and event.get("to"):
             text = f"to {event['to']}: {text}"
-        if kind == "tool" and event.get("is_error"):
-            text = f"{text}: error: {event.get('result', '')}"
-        if kind == "merge":
+        if kind == "tool":
+            text = f"{text}: error: {event.get('result', '')}" if event.get("is_error") else text
+            return [one_line(text, _LONGEST)]
+        if kind == "merge" and not event.get("member"):
             text = f"{text}  (so far {count(self.tokens)} tokens, {money(self.usd)})" if self.tokens else text
         if kind in ("warning", "end", "repair"):
             lines = [line for line in text.split("\n") if line.strip()]
@@ -89,6 +107,16 @@ class Live:
         if who in ("lead", "human"):
             return "bold"
         return self._colours.setdefault(who, _COLOURS[len(self._colours) % len(_COLOURS)])
+
+
+def _is_noise(event: Mapping[str, Any]) -> bool:
+    """Whether an event says nothing that a person needs, or that another one says already."""
+    kind = event.get("kind")
+    if kind == "tool":
+        return event.get("tool") in _HAVE_EVENTS and not event.get("is_error")
+    if kind == "member":
+        return event.get("status") in ("working", "stopping")
+    return kind in _QUIET
 
 
 def _time(at: Any) -> str:

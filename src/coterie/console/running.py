@@ -1,4 +1,4 @@
-"""`run`, `resume` and `demo`: settings, the key, the team, then the run, and what is said at its end."""
+"""`run` and `resume`: settings, the key, the team, then the run, and what is said at its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Event = Mapping[str, Any]
 
 def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: bool, output: str) -> int:
     """A new team. Everything that can be refused is refused before anything is made."""
-    _check_format(output)
+    check_format(output)
     if not goal.strip():
         raise UsageError("the goal is empty: say what the team shall do")
     name = places.team_name(team) if team is not None else None
@@ -45,19 +45,20 @@ def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: bool
 
 def resume(*, team: str | None, given: Mapping[str, Any], unsafe: bool, output: str) -> int:
     """Go on with a team; one that has ended says its report again."""
-    _check_format(output)
+    check_format(output)
     here = Path.cwd()
     worktrees.find_repository(here)
     root = places.find_team(here, team)
     record = TeamRecord.read(root)
     if record.ended is not None:
-        return _report(root, record.ended.exit, f"the team has ended: {record.ended.summary}", output)
+        return report(root, record.ended.exit, f"the team has ended: {record.ended.summary}", output)
     loaded = settings.load_for_resume(places.checkout(here).here, root, record.settings, given, os.environ)
     key = settings.need_key(loaded)
     return _go(root, loaded, key, unsafe=unsafe, output=output, asks=interactive(output))
 
 
-def _check_format(output: str) -> None:
+def check_format(output: str) -> None:
+    """`UsageError` for a format that there is not."""
     if output not in FORMATS:
         raise UsageError(f"--output-format: expected {' or '.join(FORMATS)}, found {files.clean(output, 40)!r}")
 
@@ -66,25 +67,25 @@ def _go(root: Path, loaded: settings.Loaded, key: str, *, unsafe: bool, output: 
     for note in loaded.notes:
         complain(settings.mask(note, loaded.key))
     settings.remember_base_url(root, loaded, os.environ)
-    return _run(root, loaded.settings, key, unsafe=unsafe, output=output, asks=asks)
+    return run_to_end(root, loaded.settings, key, unsafe=unsafe, output=output, asks=asks)
 
 
-def _run(root: Path, in_force: TeamSettings, key: str, *, unsafe: bool, output: str, asks: bool) -> int:
+def run_to_end(root: Path, in_force: TeamSettings, key: str, *, unsafe: bool, output: str, asks: bool) -> int:
+    """Run the team until it has ended or stops, told in the format that was asked for; answers its exit code."""
     watch = _watcher(output)
     with _outside(root / "events.jsonl", watch):
         outcome = lead.run_team(
             root, settings=in_force, api_key=key, interactive=asks, watch=watch, unsafe_no_sandbox=unsafe
         )
-    return _report(root, outcome.exit_code, outcome.summary, output)
+    return report(root, outcome.exit_code, outcome.summary, output)
 
 
 def _watcher(output: str) -> Callable[[Event], None]:
     if output == "json":
         return lambda event: None
     if output == "text":
-        paper = Paper()
-        paper.say(paper.style(paper.fit(places.BANNER), "yellow"))
-        return Live(paper)
+        live = Live(Paper())
+        return lambda event: live(event) if event.get("kind") != "end" else None  # the last lines say the end
     return Stream()
 
 
@@ -159,7 +160,8 @@ def _tip(root: Path) -> str | None:
         return None  # the run ended before there was a branch
 
 
-def _report(root: Path, exit_code: int, summary: str, output: str) -> int:
+def report(root: Path, exit_code: int, summary: str, output: str) -> int:
+    """Print the end of a run; answers its exit code, also where nobody reads any more."""
     view = end_view(root, exit_code, summary)
     try:
         if output == "text":
@@ -177,13 +179,13 @@ def _report(root: Path, exit_code: int, summary: str, output: str) -> int:
 def _print_end(root: Path, view: shapes.EndView) -> None:
     paper = Paper()
     paper.say()
-    board.print_board(paper, board.board(root))
+    board.print_board(paper, {**board.board(root), "ended": None})
     team = lead.open_team(root)
     merged = team.merger.log(team.record.base.commit)
     if merged:
         paper.say(paper.style("merged, the oldest first:", "bold"))
     for each in merged:
-        paper.say(paper.fit(f"  {each.commit[:12]} {each.task} {each.subject}"))
+        paper.say("  " + paper.fit(f"{each.commit[:12]} {each.subject}", 2))
     paper.say(f"cost: {count(view.tokens)} tokens, {money(view.usd)}")
     tip = f" at {view.integration.commit[:12]}" if view.integration.commit else ""
     paper.say(f"result: branch {view.integration.branch}{tip} (coterie diff, coterie land)")

@@ -36,6 +36,7 @@ class BoardRow(Shape):
     waits_for_split: str | None = Field(description="the request that has to be approved before it may be claimed")
     owner: str | None
     instance: str | None
+    last_owner: str | None = Field(description="who claimed it last")
     epoch: int
     returns: int
     attempts: int

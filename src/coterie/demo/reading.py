@@ -128,7 +128,9 @@ def _letter(found: re.Match[str]) -> Mail:
     if output:
         output, _, text = output.rpartition("\ntext:\n")
     pairs = (line.partition(": ") for line in head.splitlines() if ": " in line)
-    return Mail(found["kind"], found["sender"].partition("#")[0], {name: value for name, _, value in pairs}, text, output)
+    return Mail(
+        found["kind"], found["sender"].partition("#")[0], {name: value for name, _, value in pairs}, text, output
+    )
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

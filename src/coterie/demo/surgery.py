@@ -32,18 +32,19 @@ def moved(text: str, concern: str) -> tuple[str, str] | None:
 
 def _gap(code: str) -> str:
     """Two blank lines before a class or a function, one before a constant."""
-    return "\n\n" if code.startswith(("def ", "class ", "@")) else "\n"
+    return "\n" if code.startswith(("def ", "class ", "@")) else ""
 
 
 def names_of(code: str) -> list[str]:
-    """The public names that a piece of code defines, sorted."""
+    """The public names that a piece of code defines: constants, classes, functions, each sorted."""
     found: set[str] = set()
     for node in ast.parse(code).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Assign):
             found |= {each.id for each in node.targets if isinstance(each, ast.Name)}
-    return sorted(name for name in found if not name.startswith("_"))
+    public = (name for name in found if not name.startswith("_"))
+    return sorted(public, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
 
 
 def imported(module: str, names: Iterable[str]) -> str:
@@ -84,7 +85,9 @@ def homes(settings: str) -> dict[str, str]:
 
 def imports_from(text: str, module: str) -> bool:
     """Whether a module of the shop is imported from."""
-    return any(isinstance(node, ast.ImportFrom) and node.module == f"shopfront.{module}" for node in ast.parse(text).body)
+    return any(
+        isinstance(node, ast.ImportFrom) and node.module == f"shopfront.{module}" for node in ast.parse(text).body
+    )
 
 
 def rewired(text: str, where: Mapping[str, str]) -> str:
@@ -100,7 +103,9 @@ def rewired(text: str, where: Mapping[str, str]) -> str:
     wanted: dict[str, list[str]] = {}
     for node in block:
         for each in node.names:
-            home = node.module if node.module != "shopfront.settings" else f"shopfront.{where[each.name]}"
+            home = (
+                node.module if node.module != "shopfront.settings" else f"shopfront.{where.get(each.name, 'settings')}"
+            )
             wanted.setdefault(home or "", []).append(each.name)
     new = []
     for module, names in sorted(wanted.items()):

@@ -25,6 +25,7 @@ def recover(team: Team) -> None:
     """Run every step in its order. The caller holds lead.lock, so no other host moves claims of this team."""
     _end_leftovers(team)
     _drop_temp_files(team)
+    _drop_dead_processes(team)
     members = team.roster.all()
     team.keeper.heal(sorted({each.name for each in members if each.name != "lead"} | {"lead", "queue"}))
     _release_orphans(team, members)
@@ -57,6 +58,15 @@ def _drop_temp_files(team: Team) -> None:
         if not files.held(team.root / "processes" / f"{found['token']}.lock"):
             files.remove(path)
             _say(team, f"removed the half-written {path.relative_to(team.root)}")
+
+
+def _drop_dead_processes(team: Team) -> None:
+    """Locks and ports of host processes that are proved dead."""
+    for lock in sorted((team.root / "processes").glob("*.lock")):
+        if lock.name != "lead.lock" and not files.held(lock):
+            files.remove(lock)
+            files.remove(lock.with_suffix(".port"))
+            _say(team, f"the host process {lock.stem} is gone")
 
 
 def _release_orphans(team: Team, members: list[MemberRecord]) -> None:

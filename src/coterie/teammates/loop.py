@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Loop"]
 
-SAME_FAILURES = 3
+SAME_FAILURES = 3  # in a row are told to the lead
+TOO_MANY_FAILURES = 10  # in a row end the stretch: what goes on like this only costs money
 TODO_TURNS = 3
 GO_ON = 5  # times in a row that an answer without an end is continued
 
@@ -250,6 +251,9 @@ class Loop:
         except Exception as error:  # a fault in a tool is the tool's: the teammate lives
             result = ToolResult(f"{block['name']} failed: {type(error).__name__}: {error}", is_error=True)
             member.say("warning", f"the tool {block['name']} failed: {type(error).__name__}: {error}")
+        if result.is_error and self.same_failures(block, result) >= TOO_MANY_FAILURES:
+            ended = f"{result.text}\n(this very call has failed {TOO_MANY_FAILURES} times in a row: your turn ends here)"
+            result = ToolResult(ended, is_error=True, ends=True)
         self.result(block, result)
         if result.is_error:
             self.tell_of_repeats(block, key)
@@ -321,6 +325,20 @@ class Loop:
             turns += isinstance(record, Answered)
         if turns >= TODO_TURNS and "todo_write" in self.member.tools:
             self.tell("todo", "Reminder: keep your list with todo_write up to date; others read it.")
+
+    def same_failures(self, block: dict[str, Any], result: ToolResult) -> int:
+        """How often in a row this very call has failed in this very way, this time included."""
+        inputs: dict[str, Any] = {}
+        results: list[tuple[str, Any, str, bool]] = []
+        for record in self.journal.conversation():
+            _collect(record, inputs, results)
+        this = (block["name"], block["input"], result.text, True)
+        times = 1
+        for each in reversed(results):
+            if each != this:
+                break
+            times += 1
+        return times
 
     def tell_of_repeats(self, block: dict[str, Any], key: str) -> None:
         """Three identical failures in a row are told to the lead."""

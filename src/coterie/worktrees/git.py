@@ -210,9 +210,18 @@ def find_repository(start: Path) -> Repository:
 
     if not start.is_dir():
         raise UsageError(f"there is no folder {start}")
-    code, common = ask("rev-parse", "--path-format=absolute", "--git-common-dir")
-    if code != 0:
-        raise UsageError(f"{start} is not in a git repository: `git init` makes one")
+    try:
+        common = _execute(
+            ["git", "-C", str(start), "rev-parse", "--path-format=absolute", "--git-common-dir"],
+            {},
+            20.0,
+            (0,),
+            shown=("rev-parse",),
+        )[1]
+    except GitError as error:
+        if "not a git repository" in error.stderr:
+            raise UsageError(f"{start} is not in a git repository: `git init` makes one") from None
+        raise UsageError(f"git refuses to use the repository at {start}: {error.stderr.strip()}") from None
     if ask("rev-parse", "--is-bare-repository")[1] == "true":
         raise UsageError(f"{common} is a bare repository: Coterie needs a checkout, `git clone` makes one")
     listed = ask("worktree", "list", "--porcelain")[1]
