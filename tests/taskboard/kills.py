@@ -1,8 +1,9 @@
 """Kills a process at each of its writes, then lets another one go on; run as a script by test_crash.py.
 
 For each call of the board: in a forked child, SIGKILL arrives just before its n-th write, for n = 1, 2, 3 … until the
-call survives. Then a fresh board makes the same call with the same key; for some calls that is killed at each of its
-writes too, and a third one finishes. What the folder says in the end has to be what an undisturbed call leaves behind.
+call survives. Then a fresh board makes the same call with the same key, and so does one that was in step before the
+kill; for some calls the repetition is killed at each of its writes too, and a third board finishes. What the folder says
+in the end has to be what an undisturbed call leaves behind.
 
 usage: kills.py FOLDER NAME …    prints how many kills there were; ends with 1 and says what differed.
 """
@@ -120,6 +121,15 @@ def main(folder: Path, names: list[str]) -> int:
             shutil.copytree(folder / "start" / "main", after_first)
             if not killed_at(after_first, call, first):
                 break
+            alive = folder / "alive" / name / str(first) / "main"
+            shutil.copytree(folder / "start" / "main", alive)
+            running = open_board(alive)
+            running.update("T1", by="human", priority=0)  # changes nothing, but brings it in step
+            killed_at(alive, call, first)
+            call(running)
+            if state(alive) != expected:
+                print(f"{name}, killed at write {first} beside a running board: {state(alive)} instead of {expected}")
+                return 1
             second = 1 if name in TWICE else ONCE
             while True:
                 root = folder / "second" / name / f"{first}-{second}" / "main"

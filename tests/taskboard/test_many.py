@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,12 +56,18 @@ def test_every_task_is_done_once_by_a_crowd_and_no_reader_ever_sees_a_broken_fil
     ]
     unreadable: list[str] = []
     looks = 0
-    while any(each.poll() is None for each in crowd):
-        found = read_tasks(team.tasks, report=unreadable.append, settle=0.0)
-        assert len(found) == TASKS
-        looks += 1
-        with contextlib.suppress(subprocess.TimeoutExpired):  # leave the crowd most of the processor
-            crowd[0].wait(timeout=0.15)
+    end = time.monotonic() + 90
+    try:
+        while any(each.poll() is None for each in crowd):
+            found = read_tasks(team.tasks, report=unreadable.append, settle=0.0)
+            assert len(found) == TASKS
+            assert time.monotonic() < end, "the crowd does not come to an end"
+            looks += 1
+            with contextlib.suppress(subprocess.TimeoutExpired):  # leave the crowd most of the processor
+                crowd[0].wait(timeout=0.15)
+    finally:
+        for each in crowd:
+            each.kill()
     errors = [each.communicate(timeout=60)[1] for each in crowd]
     assert [each.returncode for each in crowd] == [0] * PROCESSES, errors
     assert errors == [""] * PROCESSES, "nothing was repaired or set aside"

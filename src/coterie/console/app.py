@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,25 @@ from typing import Annotated, Any
 import typer
 
 from coterie.console.door import complain
+from coterie.console.options import (
+    Approver,
+    BaseUrl,
+    Checks,
+    Json,
+    MaxTokens,
+    MaxUsd,
+    Model,
+    Output,
+    Plans,
+    RequestId,
+    Splits,
+    TaskId,
+    Team,
+    Teammates,
+    Unsafe,
+    Yes,
+)
+from coterie.console.task_app import task_app
 from coterie.errors import UsageError
 
 _PLAIN = {"rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False}
@@ -22,14 +40,7 @@ app = typer.Typer(
     **_PLAIN,  # type: ignore[arg-type]  # keywords of several types
     **_HELP,  # type: ignore[arg-type]
 )
-task_app = typer.Typer(name="task", help="Steer single tasks.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(task_app)
-
-Team = Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team; else the unfinished one.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
-TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task, such as T7.")]
-RequestId = Annotated[str, typer.Argument(metavar="REQUEST", help="A request, such as R4.")]
-Reason = Annotated[str, typer.Option("-m", "--message", metavar="TEXT", help="Why.")]
 
 
 def run(words: Sequence[str]) -> int:
@@ -63,24 +74,6 @@ def _top(
 
 
 # ---------------------------------------------------------------------------------------------------- running a team
-
-Teammates = Annotated[str | None, typer.Option("--teammates", metavar="N", help="At most this many teammates, 1-64.")]
-Approver = Annotated[str | None, typer.Option("--approver", metavar="WHO", help="lead or human decides on plans.")]
-Plans = Annotated[str | None, typer.Option("--plans", metavar="WHICH", help="all, lead or none: which tasks need one.")]
-Splits = Annotated[str | None, typer.Option("--splits", metavar="HOW", help="human or auto: who approves the split.")]
-Checks = Annotated[
-    list[str] | None,
-    typer.Option("--checks", metavar="COMMAND", help="Must pass after every merge. May be given several times."),
-]
-Model = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model of all members.")]
-BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="A server with the Messages API.")]
-MaxUsd = Annotated[str | None, typer.Option("--max-usd", metavar="USD", help="Stop in order past this cost.")]
-MaxTokens = Annotated[str | None, typer.Option("--max-tokens", metavar="N", help="Stop in order past this many.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Ask nothing before the start. It approves nothing.")]
-Unsafe = Annotated[bool, typer.Option("--unsafe-no-sandbox", help="Run although no sandbox keeps commands in.")]
-Output = Annotated[
-    str, typer.Option("--output-format", metavar="FORMAT", help="text, json (at the end) or stream-json.")
-]
 
 
 @app.command("run")
@@ -339,111 +332,3 @@ def land(
     from coterie.console import landing
 
     return landing.land(team, yes=yes)
-
-
-# -------------------------------------------------------------------------------------------------------------- tasks
-
-Subject = Annotated[str | None, typer.Option("--subject", metavar="TEXT")]
-Description = Annotated[str | None, typer.Option("-d", "--description", metavar="TEXT")]
-Priority = Annotated[
-    int | None, typer.Option("--priority", metavar="N", min=0, max=10, help="0 to 10, 10 first; 5 if not given.")
-]
-Plan = Annotated[bool | None, typer.Option("--plan/--no-plan", help="Whether it needs an approved plan.")]
-TaskChecks = Annotated[list[str] | None, typer.Option("--check", metavar="COMMAND", help="Must pass. Several times.")]
-Blockers = Annotated[list[str], typer.Argument(metavar="BLOCKER...", help="Tasks, such as T3.")]
-
-
-@task_app.command("add")
-def task_add(
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="What is to be done, in a line.")],
-    description: Description = None,
-    blocked_by: Annotated[list[str] | None, typer.Option("--blocked-by", metavar="TASK", help="Several times.")] = None,
-    priority: Priority = None,
-    plan: Plan = None,
-    check: TaskChecks = None,
-    scope: Annotated[list[str] | None, typer.Option("--scope", metavar="GLOB", help="Several times.")] = None,
-    role: Annotated[str | None, typer.Option("--role", metavar="ROLE")] = None,
-    team: Team = None,
-) -> int:
-    """Put a task on the board."""
-    from coterie.console import tasks
-
-    fields = {
-        "subject": subject,
-        "description": description,
-        "blocked_by": blocked_by,
-        "priority": priority,
-        "requires_plan": plan,
-        "checks": check,
-        "scope": scope,
-        "role": role,
-    }
-    return tasks.add({name: value for name, value in fields.items() if value is not None}, team)
-
-
-@task_app.command("edit")
-def task_edit(
-    task: TaskId,
-    subject: Subject = None,
-    description: Description = None,
-    priority: Priority = None,
-    plan: Plan = None,
-    check: TaskChecks = None,
-    team: Team = None,
-) -> int:
-    """Change a task."""
-    from coterie.console import tasks
-
-    fields = {
-        "subject": subject,
-        "description": description,
-        "priority": priority,
-        "requires_plan": plan,
-        "checks": check,
-    }
-    return tasks.edit(task, {name: value for name, value in fields.items() if value is not None}, team)
-
-
-@task_app.command("cancel")
-def task_cancel(task: TaskId, message: Reason = "", team: Team = None) -> int:
-    """It is not wanted any more; work in hand is kept as a snapshot."""
-    from coterie.console import tasks
-
-    return tasks.take(task, "cancel", message, team)
-
-
-@task_app.command("release")
-def task_release(task: TaskId, message: Reason = "", team: Team = None) -> int:
-    """Take it back from its owner, for another to claim; work in hand is kept as a snapshot."""
-    from coterie.console import tasks
-
-    return tasks.take(task, "release", message, team)
-
-
-@task_app.command("retry")
-def task_retry(task: TaskId, message: Reason = "", team: Team = None) -> int:
-    """Open a failed or cancelled task again."""
-    from coterie.console import tasks
-
-    return tasks.retry(task, message, team)
-
-
-@task_app.command("block")
-def task_block(task: TaskId, blockers: Blockers, team: Team = None) -> int:
-    """Make a task wait for others."""
-    from coterie.console import tasks
-
-    return tasks.rewire(task, team, add=blockers)
-
-
-@task_app.command("unblock")
-def task_unblock(task: TaskId, blockers: Blockers, team: Team = None) -> int:
-    """Let a task wait for others no longer."""
-    from coterie.console import tasks
-
-    return tasks.rewire(task, team, remove=blockers)
-
-
-def interactive(output: str = "text") -> bool:
-    """Whether a person sits there who can be asked."""
-    return output == "text" and sys.stdin.isatty() and sys.stdout.isatty() and not os.environ.get("CI")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coterie import lead, worktrees
 from coterie.console import places
-from coterie.console.app import interactive
+from coterie.console.options import interactive
 from coterie.console.paint import Paper, block, one_line
 from coterie.errors import Refused
 from coterie.teammates.commands import Commands

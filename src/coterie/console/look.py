@@ -68,7 +68,7 @@ def inbox(team: str | None, json: bool) -> int:
 def review(request: str, team: str | None, json: bool) -> int:
     """In a terminal, a request that waits for a decision can be decided on at once."""
     from coterie.console import steer
-    from coterie.console.app import interactive
+    from coterie.console.options import interactive
 
     reading = _reading(team)
     view = views.review(reading, request)

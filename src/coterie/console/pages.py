@@ -28,7 +28,8 @@ def print_show(paper: Paper, view: shapes.ShowView) -> None:
     for change in task.history:
         moved = f"{change.from_ or '-'} -> {change.to}" if change.from_ != change.to else str(change.to)
         reason = f": {one_line(change.reason)}" if change.reason else ""
-        paper.say(paper.fit(f"  {_clock(change.at)} {moved} by {change.by} (epoch {change.epoch}){reason}"))
+        line = f"{_clock(change.at)} {moved} by {change.by} (epoch {change.epoch}){reason}"
+        paper.say("  " + paper.fit(line, 2))
     paper.say(f"cost: {count(view.tokens.total)} tokens, {money(view.usd)}")
 
 
@@ -115,6 +116,8 @@ def print_team(paper: Paper, view: shapes.TeamView) -> None:
     paper.prose(
         f"run by pid {running.pid} since {_clock(running.started)}"
         if running
+        else f"ended with {view.ended.get('exit')}"
+        if view.ended
         else f"not running: coterie resume --team {view.team} goes on"
     )
     rows: list[list[Cell]] = []

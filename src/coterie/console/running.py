@@ -13,10 +13,10 @@ from typing import Any
 
 from coterie import files, lead, worktrees
 from coterie.console import board, places, settings, shapes
-from coterie.console.app import interactive
 from coterie.console.door import complain, forget_output
 from coterie.console.events import read_lines
 from coterie.console.live import Live
+from coterie.console.options import interactive
 from coterie.console.paint import Paper, count, money, one_line
 from coterie.console.reading import total
 from coterie.errors import UsageError

@@ -118,6 +118,7 @@ class TeamView(View):
     """`coterie team --json`"""
 
     goal: str
+    ended: dict[str, Any] | None = Field(description="{at, exit, summary} once the run has ended")
     running: Running | None = Field(description="null: no process runs the team, resume goes on with it")
     members: list[MemberRow]
     tokens: int

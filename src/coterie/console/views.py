@@ -38,6 +38,7 @@ def team(reading: Reading) -> shapes.TeamView:
         team=reading.name,
         sandbox=places.SANDBOX,
         goal=reading.goal,
+        ended=ended if isinstance(ended := reading.record.get("ended"), dict) else None,
         running=shapes.Running(**running) if running else None,
         members=rows,
         tokens=tokens.total,

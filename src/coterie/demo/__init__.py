@@ -10,5 +10,5 @@ from coterie.demo.server import Respond, Server
 
 __all__ = ["GOAL", "PACE", "Reply", "Respond", "Server", "create_sample", "failure", "respond", "text", "tool_use"]
 
-PACE = 0.25
+PACE = 0.2
 """Seconds over which each answer of the demo is streamed, so that a person can watch."""

@@ -46,9 +46,11 @@ class Desk:
     def __init__(self, talk: Conversation) -> None:
         self.talk = talk
         self._saying = ""
-        returns = [number for number, item in enumerate(talk.items) if _returned(item)]
-        # what came after the work was last given back
-        self._since: list[Call | Mail | Said] = talk.items[returns[-1] + 1 :] if returns else talk.items
+        returns = [number for number, item in enumerate(talk.items, 1) if _returned(item)]
+        start = returns[-1] if returns else 0
+        # what came after the work was last given back, and what was said since
+        self._since: list[Call | Mail | Said] = talk.items[start:]
+        self._spoken = "\n".join(words for number, words in talk.spoken if number >= start)
 
     # ------------------------------------------------------------ answering
 
@@ -57,9 +59,11 @@ class Desk:
         self._saying = words
 
     def answer(self, *calls: Made) -> NoReturn:
-        """End the run with these calls, or with words alone."""
+        """End the run with these calls, or with words alone. What was said already is not said again beside calls."""
         notes = [f"Noted, {each.sender}: {each.text.strip()[:200]}" for each in self.talk.news if each.kind == "note"]
-        words = "\n\n".join([*notes, *([self._saying] if self._saying else [])]) or ("" if calls else "Done.")
+        said = calls and self._saying in self._spoken
+        words = "\n\n".join([*notes, *([] if said or not self._saying else [self._saying])])
+        words = words or ("" if calls else "Done.")
         blocks = [text(words)] if words else []
         raise Next(Reply(content=(*blocks, *(tool_use(name, **arguments) for name, arguments in calls))))
 
@@ -70,9 +74,12 @@ class Desk:
         self.say(f"I cannot go on: {why}")
         self.answer()
 
-    def make(self, *calls: Made) -> list[Call]:
-        """The latest results of these calls since the work was given back; those that lack one are made, together."""
-        found = [self._latest(*call, self._since) for call in calls]
+    def make(self, *calls: Made, ever: bool = False) -> list[Call]:
+        """The latest results of these calls since the work was given back; those that lack one are made, together.
+
+        ever: a result from before that counts too.
+        """
+        found = [self._latest(*call, self.talk.items if ever else self._since) for call in calls]
         missing = [call for call, done in zip(calls, found, strict=True) if done is None]
         for name, arguments in missing:
             if self._failures(name, arguments) >= TRIES:
@@ -90,6 +97,11 @@ class Desk:
         """How often such a call has failed since the work was given back; a file that is not there is no failure."""
         same = [item for item in self._since if isinstance(item, Call) and (item.name, item.input) == (name, arguments)]
         return sum(item.is_error and not item.undone and not _missing(item) for item in same)
+
+    @property
+    def returned(self) -> Mail | None:
+        """The message by which the work was last given back."""
+        return next(iter(reversed(self.talk.mail("returned"))), None)
 
     # ------------------------------------------------------------ looking
 
@@ -155,23 +167,35 @@ class Desk:
         calls: list[Made] = []
         for path, change in wanted.items():
             old, new = contents[path], change(contents[path])
-            if old == new:
-                continue
-            if old:
+            if old and old != new:
                 before, after = smallest_edit(old, new)
                 calls.append(("edit_file", {"path": path, "old_text": before, "new_text": after}))
-            else:
+            elif old != new:
                 calls.append(("write_file", {"path": path, "content": new}))
+        self._change(calls)
+
+    def create(self, wanted: Mapping[str, str]) -> None:
+        """New files are to have this content."""
+        mine = {each.input.get("path") for each in self.talk.calls("write_file") if each.ok}
+        known = dict(zip(wanted, self.read(*wanted), strict=True)) if mine >= set(wanted) else {}
+        self._change(
+            [
+                ("write_file", {"path": path, "content": content})
+                for path, content in wanted.items()
+                if known.get(path, self._known(path)) != content
+            ]
+        )
+
+    def _change(self, calls: list[Made]) -> None:
         for name, arguments in calls:
             if self._failures(name, arguments) >= TRIES:
                 self.stuck(f"{arguments['path']} cannot be changed")
         if calls:
             self.answer(*calls)
 
-    def remove(self, path: str) -> None:
-        """A file is to be gone."""
-        if self.read(path)[0]:
-            self.answer(("bash", {"command": f"rm -f {path}"}))
+    def remove(self, path: str, *, again: bool = False) -> None:
+        """A file is to be gone; `again`: it may have come back since the work was given back."""
+        self.make(("bash", {"command": f"rm -f {path}"}), ever=not again)
 
     def run(self, command: str) -> Ran:
         """What a command says of the files as they are now."""
@@ -195,16 +219,15 @@ class Desk:
         items = [{"text": words, "status": state} for words, state in zip(texts, states, strict=True)]
         self.make(("todo_write", {"items": items}))
 
-    def owner(self, subject: str) -> str | None:
-        """Who holds a task now."""
+    def tell_owner(self, subject: str, words: str) -> None:
+        """A message to whoever holds a task now, if somebody else does; once."""
+        if any(not each.undone for each in self.talk.calls("send_message")):
+            return
         (found,) = self.make(("list_tasks", {}))
         rows = json.loads(found.result or "[]") if found.ok else []
-        return next((row["owner"] for row in rows if row["subject"] == subject), None)
-
-    def tell_once(self, to: str | None, words: str) -> None:
-        """A message to a member, unless there is none, or one was sent before."""
-        if to is not None and to != self.talk.member and all(each.undone for each in self.talk.calls("send_message")):
-            self.answer(("send_message", {"to": to, "text": words}))
+        owner = next((row["owner"] for row in rows if row["subject"] == subject), None)
+        if owner not in (None, self.talk.member):
+            self.answer(("send_message", {"to": owner, "text": words}))
 
     def plan(self, first: str, revised: str) -> None:
         """Where a plan is required: show it, wait for the decision, revise it as asked."""

@@ -148,5 +148,5 @@ def words_for_now(desk: Desk) -> str:
     if tried and tried[-1].is_error and not desk.talk.news:
         return f"It cannot be finished yet: {(tried[-1].result or '')[:300]}"
     if any(each.fields.get("request_kind") == "plan" for each in desk.talk.news if each.kind == "notice"):
-        return "These tasks meet in the same lines: I decide when I have the plans of all of them."
+        return "These tasks go on at the same time: I read their plans together, and decide when I have all of them."
     return "Nothing for me to do now; I wait for the team."

@@ -68,6 +68,8 @@ class Conversation:
     items: list[Call | Mail | Said] = field(default_factory=list)
     # how many of the items had been answered when the request was made
     answered: int = 0
+    # the texts of the answers so far, each with the number of items before it
+    spoken: list[tuple[int, str]] = field(default_factory=list)
 
     def calls(self, name: str | None = None) -> list[Call]:
         return [item for item in self.items if isinstance(item, Call) and name in (None, item.name)]
@@ -105,6 +107,8 @@ def read(request: dict[str, Any]) -> Conversation:
                 case "tool_result", _:
                     call = open_calls[block["tool_use_id"]]
                     call.result, call.is_error = _plain(block.get("content")), bool(block.get("is_error"))
+                case "text", "assistant":
+                    talk.spoken.append((len(talk.items), block["text"]))
                 case "text", "user":
                     _told(talk, block["text"], first=number == 0)
     return talk

@@ -17,51 +17,49 @@ OLD_NAMES = "settings.py goes on handing out every name that moved"
 
 def foundation(desk: Desk) -> None:
     """Paths and the log become modules, in one task: the log uses the paths."""
-    desk.say("I look at the two sections first, and at where the checks are listed.")
+    begin(desk, "I look at the two sections first, and at where the checks are listed.")
     desk.read(SETTINGS, INIT)
-    desk.plan("Move paths and the log. " + OLD_NAMES, "Move paths and the log. " + OLD_NAMES)
+    desk.plan(FOUNDATION_PLAN, FOUNDATION_PLAN)
     todo = ("shopfront/paths.py", "shopfront/logs.py", "CONCERNS", TESTS)
     desk.say("Paths first: the log uses them.")
     desk.list_todo(*todo)
     for concern in ("paths", "logs"):
         move(desk, concern)
     desk.say("Both get their place in CONCERNS.")
-    desk.put({INIT: lambda text: register(union(text), "paths", "logs")})
+    desk.put({INIT: lambda text: register(text, "paths", "logs")})
     green(desk)
     desk.list_todo(*todo, done=True)
-    desk.say("Everything passes; I hand it in.")
-    desk.hand_in("Paths and the log are modules of their own; settings hands on their names.")
+    hand_in(desk, "Paths and the log are modules of their own; settings hands on their names.")
 
 
 def section(desk: Desk, *, concern: str, first: str, revised: str) -> None:
     """One section becomes a module."""
-    desk.say(f"I read the section about {concern} and where concerns are listed.")
+    begin(desk, f"I read the section about {concern} and where concerns are listed.")
     desk.read(SETTINGS, INIT)
     desk.say(f"This is how I want to move {concern}.")
     desk.plan(first, revised)
     todo = (f"shopfront/{concern}.py", "its place in settings.py", "CONCERNS", TESTS)
-    desk.say(f"Now the module {concern}.")
-    desk.list_todo(*todo)
-    resolve(desk)
+    if desk.returned is None:
+        desk.say(f"Now the module {concern}.")
+        desk.list_todo(*todo)
     move(desk, concern)
     desk.say(f"{concern} has a check, so it has to stand in CONCERNS.")
-    desk.put({INIT: lambda text: register(union(text), concern)})
+    desk.put({INIT: lambda text: register(text, concern)})
     green(desk)
     if concern == "money":
         desk.say("Whoever moves the flags should know where the amounts are now.")
-        desk.tell_once(
-            desk.owner(pieces.FLAGS),
+        desk.tell_owner(
+            pieces.FLAGS,
             "Names that moved: amount, rounded, format_money and BadAmount live in shopfront/money.py from now on; "
             "settings.py still hands them out. We both add a line to CONCERNS: should it conflict, keep both.",
         )
     desk.list_todo(*todo, done=True)
-    desk.say("Green: I hand it in.")
-    desk.hand_in(f"The module shopfront/{concern}.py has all about {concern}; settings hands on its names.")
+    hand_in(desk, f"The module shopfront/{concern}.py has all about {concern}; settings hands on its names.")
 
 
 def imports(desk: Desk) -> None:
     """Everybody imports from where the names live; settings goes."""
-    desk.say("Who imports from settings, and where do its names live now?")
+    begin(desk, "Who imports from settings, and where do its names live now?")
     users = [path for path in desk.grep(r"from shopfront\.settings import") if path != SETTINGS]
     where = homes(desk.first(SETTINGS))
     desk.read(INIT, *users)
@@ -69,23 +67,21 @@ def imports(desk: Desk) -> None:
     plan = f"Rewrite the imports in {', '.join(users)}, each name from its own module. {OLD_NAMES} until then; "
     plan += f"then delete {SETTINGS}, take it out of CONCERNS, and run {TESTS}. Nothing else changes."
     desk.plan(plan, plan)
-    todo = (f"imports of {len(users)} files", f"delete {SETTINGS}", TESTS)
-    desk.say(f"{len(users)} files to change.")
+    todo = (f"imports: {', '.join(users)}"[:300], f"delete {SETTINGS}", TESTS)
+    desk.say("File by file, then settings itself." if desk.returned is None else "These still import from settings.")
     desk.list_todo(*todo)
-    resolve(desk)
     desk.put({path: partial(rewired, where=where) for path in users})
     desk.say("Nobody needs settings any more.")
-    desk.remove(SETTINGS)
-    desk.put({INIT: lambda text: unregister(union(text), "settings")})
+    desk.remove(SETTINGS, again=SETTINGS in conflicts(desk))
+    desk.put({INIT: lambda text: unregister(text, "settings")})
     green(desk)
     desk.list_todo(*todo, done=True)
-    desk.say("No module is called settings any more; I hand it in.")
-    desk.hand_in("Every import names the module where the name lives; settings.py is deleted.")
+    hand_in(desk, "Every import names the module where the name lives; settings.py is deleted.")
 
 
 def about(desk: Desk) -> None:
     """A new page that uses a bit of everything: from settings while there is one, else from the modules."""
-    desk.say("What is there to show?")
+    begin(desk, "What is there to show?")
     modules = desk.glob("shopfront/*.py")
     desk.read("README.md")
     desk.say("This is the page I want to add.")
@@ -95,24 +91,50 @@ def about(desk: Desk) -> None:
     plan += f"from where they can be imported today: {OLD_NAMES}. No existing module changes."
     desk.plan(plan, plan)
     todo = ("shopfront/about.py", "tests/test_about.py", "README.md", TESTS)
-    desk.say("Now the page, with a test.")
-    desk.list_todo(*todo)
-    resolve(desk)
-    page = ABOUT if SETTINGS in modules else rewired(ABOUT, ABOUT_HOMES)
+    if desk.returned is None:
+        desk.say("Now the page, with a test.")
+        desk.list_todo(*todo)
+    page = ABOUT
     if SETTINGS not in modules:
+        page = rewired(ABOUT, ABOUT_HOMES)
         desk.say("settings.py is gone: the page has to take each name from its own module.")
-    desk.put(
-        {
-            "shopfront/about.py": lambda text: page,
-            "tests/test_about.py": lambda text: TEST_ABOUT,
-            "README.md": readme,
-        }
-    )
+    desk.create({"shopfront/about.py": page, "tests/test_about.py": TEST_ABOUT})
+    desk.put({"README.md": readme})
+    desk.say("Does it look right, and do all tests pass?")
     green(desk, "python3 -m shopfront.about")
     green(desk)
     desk.list_todo(*todo, done=True)
-    desk.say("The page is there; I hand it in.")
-    desk.hand_in("`python3 -m shopfront.about` shows what is set, with a test; README names it.")
+    hand_in(desk, "`python3 -m shopfront.about` shows what is set, with a test; README names it.")
+
+
+# ------------------------------------------------------------ what they share
+
+
+def begin(desk: Desk, words: str) -> None:
+    """The first words; of work that came back: what is to be repaired. Conflicts are resolved by keeping both sides."""
+    if desk.returned is None:
+        desk.say(words)
+    elif paths := conflicts(desk):
+        desk.say(
+            f"It conflicts with what was merged meanwhile, in {', '.join(paths)}: I read both sides and keep both."
+        )
+        desk.put(dict.fromkeys(paths, union))
+        desk.say("Is anything else different now?")
+    else:
+        desk.say("A check is red together with the others' work: I look at what they changed.")
+
+
+def conflicts(desk: Desk) -> list[str]:
+    """The files that the work came back for."""
+    given = desk.returned.fields.get("files", "") if desk.returned is not None else ""
+    return [path.strip() for path in given.split(",") if path.strip()]
+
+
+def hand_in(desk: Desk, summary: str) -> None:
+    """Submit, with the words that the lead gets as the report."""
+    again = desk.returned is not None
+    desk.say("It fits with the others' work now: I hand it in again." if again else f"Green, I hand it in. {summary}")
+    desk.hand_in(summary)
 
 
 def move(desk: Desk, concern: str) -> None:
@@ -120,21 +142,8 @@ def move(desk: Desk, concern: str) -> None:
     (settings,) = desk.read(SETTINGS)
     if (parts := moved(settings, concern)) is not None:
         module, left = parts
-        desk.put({f"shopfront/{concern}.py": lambda text: module})
+        desk.create({f"shopfront/{concern}.py": module})
         desk.put({SETTINGS: lambda text: left})
-
-
-def resolve(desk: Desk) -> None:
-    """Work that came back in conflict: read what both sides did to the files, and keep both."""
-    returned = desk.talk.mail("returned")
-    if returned and returned[-1].fields.get("files"):
-        paths = [path.strip() for path in returned[-1].fields["files"].split(",") if path.strip()]
-        desk.say(
-            f"It conflicts with what was merged meanwhile, in {', '.join(paths)}: I read both sides and keep both."
-        )
-        desk.put(dict.fromkeys(paths, union))
-    elif returned:
-        desk.say("A check is red together with the others' work: I look at what they changed.")
 
 
 def green(desk: Desk, command: str = TESTS) -> None:
@@ -157,6 +166,7 @@ def _plan(concern: str, names: str) -> str:
     )
 
 
+FOUNDATION_PLAN = f"Move paths, then the log, each to its module. {OLD_NAMES}. Both into CONCERNS. Check: {TESTS}."
 MONEY_PLAN = _plan("money", "currencies, tax, discounts, shipping, reading and writing amounts")
 FLAGS_PLAN = _plan("flags", "the table of flags, the file of overrides, enabled and set_flag")
 MAIL_PLAN = _plan("mail", "templates, compose, wrap, addresses")

@@ -166,11 +166,12 @@ class Store:
 
     def _look_at_edges(self) -> None:
         entries = self.shelf.index.entries
-        for entry in entries.values():
+        ordered = sorted(entries.values(), key=lambda entry: number(entry.id))
+        for entry in ordered:
             for blocker in entry.blocked_by:
                 if blocker not in entries and blocker not in self.shelf.unreadable:
                     self.shelf.say(f"{entry.id} is blocked by {blocker}, which is not on the board")
-        circle = find_circle({entry.id: entry.blocked_by for entry in entries.values()})
+        circle = find_circle({entry.id: entry.blocked_by for entry in ordered})
         if circle:
             self.shelf.say(f"these tasks wait for one another, so none can start: {' -> '.join(circle)}")
 
