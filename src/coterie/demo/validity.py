@@ -15,11 +15,13 @@ __all__ = ["problem"]
 
 KNOWN = frozenset(
     (
-        *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "metadata", "stream"),
-        *("stop_sequences", "temperature", "top_p", "top_k", "thinking", "service_tier", "container", "mcp_servers"),
-        *("context_management", "output_config", "output_format", "inference_geo"),
+        *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "metadata", "stream", "prefill"),
+        *("stop_sequences", "thinking", "service_tier", "speed", "container", "context_management", "mcp_servers"),
+        *("output_config", "inference_geo", "cache_control", "diagnostics"),
     )
 )
+"""Without sampling parameters: current models refuse them."""
+
 REQUIRED = ("model", "max_tokens", "messages")
 BLOCKS = {
     "user": frozenset({"text", "image", "document", "tool_result", "search_result"}),
