@@ -49,7 +49,13 @@ class Checks:
             path = team.keeper.reader("queue", commit)
             start = time.monotonic()
             done = self._runtime.commands.run(
-                command, cwd=path, timeout_s=settings.check_timeout, cancel=cancel, owner="queue", keep_output=True
+                command,
+                cwd=path,
+                timeout_s=settings.check_timeout,
+                cancel=cancel,
+                owner="queue",
+                keep_output=True,
+                env=settings.environment,
             )
             if done.cancelled:
                 raise Ended(done.cancelled)

@@ -180,7 +180,7 @@ def _shutdown(member: Any, given: RequestShutdown, call: Call) -> str:
         to=given.name,
         to_instance=instance,
         reason=given.reason or "",
-        deadline_s=deadline,
+        deadline_s=max(deadline, 0.01),  # at once
         made_by=call.key,
     )
     send_owed(member.team.requests, member.team.mail, request)
