@@ -2,8 +2,8 @@
 
 For each call of the board: in a forked child, SIGKILL arrives just before its n-th write, for n = 1, 2, 3 … until the
 call survives. Then a fresh board makes the same call with the same key, and so does one that was in step before the
-kill; for some calls the repetition is killed at each of its writes too, and a third board finishes. What the folder says
-in the end has to be what an undisturbed call leaves behind.
+kill; for some calls the repetition is killed at each of its writes too, and a third board finishes. What the folder
+says in the end has to be what an undisturbed call leaves behind.
 
 usage: kills.py FOLDER NAME …    prints how many kills there were; ends with 1 and says what differed.
 """

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from coterie.errors import CoterieError, Refused
 from coterie.lead.checks import Checks, Ended
+from coterie.lead.ending import OPEN
 from coterie.mailbox import Event, Returned
 from coterie.taskboard import Evidence, Status, Task
 from coterie.teammates.cancel import Cancel, linked
@@ -174,12 +175,14 @@ class Queue:
         )
         said = f"merged as {commit[:12]}" if commit else "no change"
         self.team.events.say("merge", f"{task.id} is completed: {said}: {task.subject}", task=task.id, commit=commit)
+        last = not any(each.status in OPEN for each in self.team.board.tasks())
+        more = "\nNo task is open any more: call finish, or create what is missing." if last else ""
         self._tell(
             "task-completed",
-            f"{task.id} is completed ({said}): {task.subject}",
+            f"{task.id} is completed ({said}): {task.subject}{more}",
             made_by=f"{task.id}/e{task.epoch}/completed",
             task=task.id,
-            wakes=False,
+            wakes=last,
         )
 
     def judged_red(self, task: Task, tip: str, evidence: list[Evidence], cancel: Cancel, *, same: bool = False) -> bool:
