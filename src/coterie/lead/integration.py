@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterable
 
+from coterie import files
 from coterie.errors import CoterieError, Refused
 from coterie.lead.checks import Checks, Ended
 from coterie.lead.ending import OPEN
@@ -17,6 +18,7 @@ from coterie.teammates.team import Runtime, Team
 __all__ = ["Queue", "send_returned"]
 
 POLL = 2.0
+CONFLICT = "conflict: "  # begins the lines of a kept output that name the files in conflict
 
 
 class Queue:
@@ -123,8 +125,10 @@ class Queue:
         merge = team.merger.plan_merge(result.commit, tip)
         if merge.conflicts:
             paths = [each.path for each in merge.conflicts]
-            reason = f"merge conflict with what was merged meanwhile, in {', '.join(paths)}"
-            self.give_back(task, reason, tip, paths=paths, output=merge.output)
+            conflict = self._keep_conflict(task, result.commit, paths, merge.output)
+            self.give_back(
+                task, f"merge conflict with what was merged meanwhile, in {', '.join(paths)}", tip, evidence=[conflict]
+            )
             return
         plan = team.requests.plan_of(task.id, task.epoch) if task.requires_plan else None
         commit = team.merger.commit_merge(
@@ -208,9 +212,15 @@ class Queue:
             f"check failed on the merged tree: {red.command} (exit code {red.exit_code})",
             tip,
             evidence=evidence,
-            output=self.checks.output(red),
         )
         return True
+
+    def _keep_conflict(self, task: Task, commit: str, paths: list[str], output: str) -> Evidence:
+        """A conflict as evidence: what git said and both sides of each file, in output/."""
+        name = f"queue.{task.id}-e{task.epoch}-{commit[:12]}-{files.token()}"
+        text = "".join(f"{CONFLICT}{path}\n" for path in paths) + output + "\n"
+        files.write_bytes(self.team.root / "output" / name, text.encode("utf-8", "surrogateescape"))
+        return Evidence(command="git merge-tree", exit_code=1, commit=commit, output=name)
 
     def give_back(
         self,
@@ -218,8 +228,6 @@ class Queue:
         reason: str,
         tip: str,
         *,
-        paths: Iterable[str] = (),
-        output: str = "",
         evidence: Iterable[Evidence] = (),
         counted: bool = True,
     ) -> None:
@@ -237,9 +245,9 @@ class Queue:
             owner_available=available,
             made_by=f"{task.id}/e{task.epoch}/{(task.result.commit if task.result else None) or 'none'}/{tip}/back",
         )
-        team.events.say("merge", f"{task.id} is returned: {reason}", task=task.id, output=output[:2000])
+        team.events.say("merge", f"{task.id} is returned: {reason}", task=task.id)
         if after.status is Status.IN_PROGRESS:
-            send_returned(team, after, list(paths), output)
+            send_returned(team, after)
         elif after.status is Status.FAILED:
             text = f"{task.id} has failed: returned {after.returns} times. Last reason: {reason}"
             self._tell("task-failed", text, made_by=f"{task.id}/e{task.epoch}/failed", task=task.id)
@@ -255,25 +263,23 @@ class Queue:
             )
 
 
-def send_returned(team: Team, task: Task, paths: list[str] | None = None, output: str | None = None) -> None:
-    """The mail that a returned task owes its owner. Sending it again is a no-op.
-
-    After a restart, files and output are not known any more beyond what the task's history says.
-    """
-    if task.claim is None or (task.returns == 0 and paths is None):
+def send_returned(team: Team, task: Task) -> None:
+    """The mail that a returned task owes its owner, made from the task's own record. Again: it is there already."""
+    change = next((each for each in reversed(task.history) if each.from_ == Status.SUBMITTED != each.to), None)
+    if task.claim is None or task.status is not Status.IN_PROGRESS or change is None or change.epoch != task.epoch:
         return
-    change = next((each for each in reversed(task.history) if each.from_ == Status.SUBMITTED), None)
-    reason = change.reason if change is not None and change.reason else "returned by the merge queue"
-    number = sum(each.from_ == Status.SUBMITTED and each.epoch == task.epoch for each in task.history)
+    number = sum(each.from_ == Status.SUBMITTED != each.to and each.epoch == task.epoch for each in task.history)
+    output = _red_output(team, task)
+    paths = [line.removeprefix(CONFLICT) for line in output.split("\n") if line.startswith(CONFLICT)]
     team.mail.send(
         Returned(
-            text=f"{reason}\nThe integration branch is merged into your worktree now: repair it there, run the checks, "
-            "and call submit_work again.",
+            text=f"{change.reason}\nThe integration branch is merged into your worktree now: repair it there, run the "
+            "checks, and call submit_work again.",
             task=task.id,
             epoch=task.epoch,
             returns=task.returns,
-            files=tuple(paths or ()),
-            output=(output or None) and output[-16_000:] if output else None,
+            files=tuple(paths),
+            output=output[-16_000:] or None,
             base=task.assignment.base if task.assignment is not None else None,
         ),
         sender="queue",
@@ -282,3 +288,17 @@ def send_returned(team: Team, task: Task, paths: list[str] | None = None, output
         to_instance=task.claim.instance,
         made_by=f"{task.id}/e{task.epoch}/return{number}",
     )
+
+
+def _red_output(team: Team, task: Task) -> str:
+    """What the red command, or git, said when the task was returned last."""
+    evidence = task.result.evidence if task.result is not None else ()
+    red = next((each for each in evidence if each.exit_code != 0 and each.output is not None), None)
+    if red is None or red.output is None:
+        return ""
+    try:
+        data = files.read_bytes(team.root / "output" / red.output, limit=1 << 27)
+    except (FileNotFoundError, files.Unreadable):
+        return ""
+    text = data.decode("utf-8", "replace")
+    return files.clean(text, len(text) + 1)

@@ -93,9 +93,8 @@ def _settle_mail(team: Team, members: list[MemberRecord]) -> None:
         with contextlib.suppress(CoterieError):
             send_owed(team.requests, team.mail, request)
     for task in team.board.tasks():
-        if task.status is Status.IN_PROGRESS and task.returns:
-            with contextlib.suppress(CoterieError):
-                send_returned(team, task)
+        with contextlib.suppress(CoterieError):
+            send_returned(team, task)
     for member in members:
         if member.status.over and team.mail.has_mail(member.name):
             path: Path = team.roster.folder(member.name) / "journal.jsonl"
