@@ -47,7 +47,7 @@ def test_a_task_starts_from_the_merged_work_of_what_blocked_it(repository: Path,
 def test_a_conflict_goes_back_to_its_owner_with_both_sides_and_is_merged_after_the_repair(
     repository: Path, look: Look
 ) -> None:
-    # both start from the same tip: the second is claimed before the first is merged, since the gate task holds the check
+    # the lead decides on neither plan before it has both: so both tasks start from the same tip
     tasks = [
         {"ref": "a", "subject": "A", "description": "write one.txt one\\nfrom a", "requires_plan": True},
         {"ref": "b", "subject": "B", "description": "write one.txt one\\nfrom b", "requires_plan": True},

@@ -252,7 +252,9 @@ class Loop:
             result = ToolResult(f"{block['name']} failed: {type(error).__name__}: {error}", is_error=True)
             member.say("warning", f"the tool {block['name']} failed: {type(error).__name__}: {error}")
         if result.is_error and self.same_failures(block, result) >= TOO_MANY_FAILURES:
-            ended = f"{result.text}\n(this very call has failed {TOO_MANY_FAILURES} times in a row: your turn ends here)"
+            ended = (
+                f"{result.text}\n(this very call has failed {TOO_MANY_FAILURES} times in a row: your turn ends here)"
+            )
             result = ToolResult(ended, is_error=True, ends=True)
         self.result(block, result)
         if result.is_error:

@@ -285,9 +285,9 @@ class Teammate(Member):
         """The shutdown that this life has to obey: one that waits, or one that was settled just before a crash."""
         obeyed = (RequestStatus.REQUESTED, RequestStatus.ACKNOWLEDGED, RequestStatus.FORCED)
         for request in self.team.requests.all():
-            if request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance:
-                if request.status in obeyed:
-                    return request
+            mine = request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance
+            if mine and request.status in obeyed:
+                return request
         return None
 
     def shut_down(self, request: Request, *, forced: bool) -> None:
