@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie import files
-from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused
+from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused, UsageError
 from coterie.lead.checks import Checks
 from coterie.lead.ending import Ending, write_report
 from coterie.lead.integration import Queue
@@ -27,7 +27,7 @@ from coterie.teammates.events import Event
 from coterie.teammates.member import Member
 from coterie.teammates.model import Model
 from coterie.teammates.roster import MemberRecord, Status
-from coterie.teammates.sandbox import NoSandbox
+from coterie.teammates.sandbox import NoSandbox, hide_process
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Runtime, Team, TeamRecord
 from coterie.teammates.teammate import Teammate
@@ -67,6 +67,7 @@ def run_team(
         return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")
     if model is None and not api_key:
         raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
+    chosen = model or _real_model(settings, api_key)
     process = files.token()
     info: dict[str, Any] = {"schema": 1, "process": process, "started": files.now(), **files.process_mark(os.getpid())}
     processes = files.make_folder(root / "processes")
@@ -84,7 +85,7 @@ def run_team(
         team = open_team(root, process=process)
         team.events.watch(watch)
         with team.bell.open():
-            return Run(team, settings, model or _real_model(settings, api_key), interactive=interactive).go()
+            return Run(team, settings, chosen, interactive=interactive).go()
     finally:
         host_hold.release()
         files.remove(processes / f"{process}.lock")
@@ -94,6 +95,14 @@ def run_team(
 def _real_model(settings: TeamSettings, api_key: str | None) -> Model:
     from coterie.teammates.anthropic_model import AnthropicModel
     from coterie.teammates.limits import Limiter
+    from coterie.teammates.model import Usage
+    from coterie.teammates.prices import Prices
+
+    if settings.max_usd is not None and Prices().of(settings.model, Usage(input_tokens=1)) is None:
+        raise UsageError(
+            f"the price of {settings.model} is not known, so --max-usd cannot be kept: use --max-tokens"
+        )
+    hide_process()  # a command must not read the key from our environment
 
     assert api_key is not None
     return AnthropicModel(

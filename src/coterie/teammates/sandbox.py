@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ from typing import Protocol
 
 from coterie.errors import Refused
 
-__all__ = ["NoSandbox", "Sandbox", "environment"]
+__all__ = ["NoSandbox", "Sandbox", "environment", "hide_process"]
 
 
 class Sandbox(Protocol):
@@ -41,6 +42,20 @@ class NoSandbox:
         return argv
 
 
+def hide_process() -> bool:
+    """Keep other processes of the same user from reading this one's environment and memory (Linux only).
+
+    For the life of the process; what it starts is not covered. Not promised: anything against root. True if it holds.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+_PR_SET_DUMPABLE = 4
 _INHERITED = re.compile(
     r"PATH|HOME|LANG|LANGUAGE|LC_[A-Z]+|TZ|TMPDIR|USER|LOGNAME|SHELL"
     r"|SSL_CERT_FILE|SSL_CERT_DIR|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|NODE_EXTRA_CA_CERTS"

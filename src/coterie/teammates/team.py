@@ -144,6 +144,10 @@ class Runtime:
         """What budget is used up, in words; None while there is room for another call."""
         tokens, usd = self.spent()
         most: Any = self.settings.max_usd
+        if most is not None and usd is None:
+            return (
+                f"the price of a model in use is not known, so the budget of ${most:g} cannot be kept: use max_tokens"
+            )
         if most is not None and usd is not None and usd >= most:
             return f"the budget of ${most:g} is used up (${usd:.4f} spent)"
         if self.settings.max_tokens is not None and tokens.total >= self.settings.max_tokens:
