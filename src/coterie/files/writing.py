@@ -56,10 +56,14 @@ def put(path: Path, data: bytes, flags: int) -> None:
         os.close(handle)
 
 
+def temp_name(name: str) -> str:
+    """A name for the temp file of `name`: it says which process writes, so that a dead one's is known as such."""
+    return f".{name[:180]}.{token()}-{next(_numbers)}.tmp"
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Replace the content of `path`: temp file beside it, fsync, rename, fsync of the directory."""
-    temp = path.with_name(f".{path.name}.{token()}-{next(_numbers)}.tmp")
-    deliver(temp, path, data)
+    deliver(path.with_name(temp_name(path.name)), path, data)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -99,9 +99,7 @@ def _real_model(settings: TeamSettings, api_key: str | None) -> Model:
     from coterie.teammates.prices import Prices
 
     if settings.max_usd is not None and Prices().of(settings.model, Usage(input_tokens=1)) is None:
-        raise UsageError(
-            f"the price of {settings.model} is not known, so --max-usd cannot be kept: use --max-tokens"
-        )
+        raise UsageError(f"the price of {settings.model} is not known, so --max-usd cannot be kept: use --max-tokens")
     hide_process()  # a command must not read the key from our environment
 
     assert api_key is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from coterie.errors import CoterieError, EnvironmentFault, UsageError
 __all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository"]
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
-ZERO = "0" * 40  # as the old value of a ref: it must not exist
+ZERO = ""  # as the old value of a ref: it must not exist (in SHA-1 and SHA-256 repositories alike)
 NOBODY = "runtime@coterie.invalid"
 
 # What a repository's or a user's configuration must not decide for the runtime's own calls.
@@ -27,8 +28,19 @@ _PINNED = (
     "core.quotePath=false",
     "core.fsync=all",
     "core.untrackedCache=false",
+    "core.splitIndex=false",
+    "core.trustctime=true",
+    "core.checkStat=default",
+    "core.ignoreStat=false",
+    "core.safecrlf=false",
     "commit.gpgSign=false",
     "tag.gpgSign=false",
+    "log.showSignature=false",
+    "i18n.commitEncoding=UTF-8",
+    "i18n.logOutputEncoding=UTF-8",
+    "color.ui=false",
+    "color.diff=false",
+    "color.status=false",
     "diff.external=",
     "gc.auto=0",
     "maintenance.auto=false",
@@ -37,7 +49,10 @@ _PINNED = (
     "protocol.allow=never",
     "credential.helper=",
     "merge.conflictStyle=merge",
+    "worktree.useRelativePaths=false",
 )
+_OURS = ("core.sparseCheckout=false",)  # our worktrees are whole, whatever the person's checkout is
+_PROGRAM = re.compile(r"(?:filter\..*\.(?:clean|smudge|process)|merge\..*\.driver)", re.DOTALL)
 _KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME")
 
 
@@ -64,12 +79,14 @@ class Where(BaseModel):
 class Git:
     """Runs git on one repository: no shell, nothing inherited but a few variables, no program of anybody's choice.
 
-    Filters (such as git-lfs) stay those of the user's own settings. Calls may be made from any thread.
+    Filters and merge drivers (such as git-lfs) are those of the user's own settings; one that the repository's
+    configuration names is not run, and git fails where that says it is required. Calls may be made from any thread.
     """
 
     def __init__(self, common_dir: Path) -> None:
         self.common_dir = common_dir
         self._runner = gitpython.Git(str(common_dir))
+        self._programs: dict[Path, tuple[object, dict[str, str]]] = {}  # by git dir: what was looked at, the answer
 
     def run(
         self,
@@ -79,13 +96,14 @@ class Git:
         author: str = "runtime",
         timeout: float = 120.0,
         ok: Sequence[int] = (0,),
+        stdin: bytes | None = None,
     ) -> str:
         """What git prints, without the newline at its end. Raises `GitError` for an exit code that is not in `ok`.
 
         index: another index file than the worktree's. author: who a commit made by this call is by; the committer is
         always the runtime. timeout: seconds; past it git is killed.
         """
-        return self.call(*argv, where=where, index=index, author=author, timeout=timeout, ok=ok)[1]
+        return self.call(*argv, where=where, index=index, author=author, timeout=timeout, ok=ok, stdin=stdin)[1]
 
     def call(
         self,
@@ -95,6 +113,7 @@ class Git:
         author: str = "runtime",
         timeout: float = 120.0,
         ok: Sequence[int] = (0,),
+        stdin: bytes | None = None,
     ) -> tuple[int, str]:
         """As `run`, with the exit code before the text."""
         pins = {"GIT_DIR": str(self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}
@@ -104,9 +123,52 @@ class Git:
             pins["GIT_INDEX_FILE"] = str(index)
         pins["GIT_AUTHOR_NAME"] = author if author == "runtime" else f"{author} (coterie)"
         pins["GIT_AUTHOR_EMAIL"] = NOBODY if author == "runtime" else f"{author}@coterie.invalid"
-        configured = [part for each in _PINNED for part in ("-c", each)]
+        settings = _PINNED if where is None or where.metadata == self.common_dir else _PINNED + _OURS
+        configured = [part for each in settings for part in ("-c", each)]
+        if where is not None or argv[0] == "merge-tree":
+            off = self._foreign_programs(where.metadata if where is not None else self.common_dir)
+            pins["GIT_CONFIG_COUNT"] = str(len(off))
+            for number, (key, value) in enumerate(off.items()):
+                pins |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         cwd = where.path if where is not None else self.common_dir
-        return _execute(["git", "-C", str(cwd), *configured, *argv], pins, timeout, ok, shown=argv, runner=self._runner)
+        command = ["git", "-C", str(cwd), *configured, *argv]
+        return _execute(command, pins, timeout, ok, shown=argv, runner=self._runner, stdin=stdin)
+
+    def _foreign_programs(self, git_dir: Path) -> dict[str, str]:
+        """Settings that undo the filters and merge drivers of the repository's own configuration.
+
+        Looked up again when one of its files has changed.
+        """
+        looked = tuple(_mark(each) for each in (self.common_dir / "config", git_dir / "config.worktree"))
+        known = self._programs.get(git_dir)
+        if known is not None and known[0] == looked:
+            return known[1]
+        pins = {"GIT_DIR": str(git_dir), "GIT_COMMON_DIR": str(self.common_dir)}
+        argv = ["git", "-C", str(self.common_dir), "config", "--list", "--show-scope", "-z"]
+        said = _execute(argv, pins, 20.0, (0,), shown=("config",), runner=self._runner)[1].split("\0")
+        own: dict[str, str] = {}
+        foreign: set[str] = set()
+        includes = False
+        for scope, entry in zip(said[::2], said[1::2], strict=False):
+            key, _, value = entry.partition("\n")
+            repositorys = scope not in ("system", "global")
+            includes = includes or (repositorys and key.startswith(("include.", "includeif.")))
+            if not _PROGRAM.fullmatch(key):
+                continue
+            if repositorys:
+                foreign.add(key)
+            else:
+                own[key] = value
+        # an empty filter is none; a merge driver has to fail, for what it leaves unmerged must count as a conflict
+        found = {key: own.get(key, "false" if key.startswith("merge.") else "") for key in sorted(foreign)}
+        self._programs[git_dir] = (None if includes else looked, found)
+        return found
+
+    def commit_tree(self, tree: str, parents: Sequence[str], message: str, *, author: str = "runtime") -> str:
+        """A commit that nothing points to yet. The message may be any text: what no commit can hold is taken out."""
+        flags = [part for parent in parents for part in ("-p", parent)]
+        text = message.replace("\0", "").encode("utf-8", "replace")
+        return self.run("commit-tree", tree, *flags, "-F", "-", author=author, stdin=text)
 
     def resolve(self, name: str) -> str | None:
         """The commit that a full ref name or an id stands for; None if there is none."""
@@ -136,6 +198,7 @@ def _execute(
     *,
     shown: Sequence[str],
     runner: gitpython.Git | None = None,
+    stdin: bytes | None = None,
 ) -> tuple[int, str]:
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     variables |= {
@@ -146,6 +209,8 @@ def _execute(
         "GIT_EDITOR": "true",
         "GIT_ASKPASS": "true",
         "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",  # unlike protocol.allow, no configuration can loosen this
         "GIT_COMMITTER_NAME": "coterie",
         "GIT_COMMITTER_EMAIL": NOBODY,
         "GIT_AUTHOR_NAME": "coterie",
@@ -154,21 +219,32 @@ def _execute(
     }
     # `env -i`: gitpython adds to the inherited environment, and nothing of that may reach git
     full = ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *command]
-    try:
-        code, out, err = (runner or gitpython.Git(os.fspath(Path.home()))).execute(
-            full,
-            with_extended_output=True,
-            with_exceptions=False,
-            stdout_as_string=False,
-            kill_after_timeout=timeout,
-        )
-    except gitpython.exc.GitCommandNotFound as error:
-        raise EnvironmentFault(f"git cannot be run: {error}") from None
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin or b"")
+        given.seek(0)
+        try:
+            code, out, err = (runner or gitpython.Git("/")).execute(
+                full,
+                istream=given,
+                with_extended_output=True,
+                with_exceptions=False,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+                kill_after_timeout=timeout,
+            )
+        except gitpython.exc.GitCommandNotFound as error:
+            raise EnvironmentFault(f"git cannot be run: {error}") from None
     text = (out if isinstance(out, bytes) else str(out).encode()).decode("utf-8", "surrogateescape")
     if code == 127 or (code == 126 and not text):
         raise EnvironmentFault("git is not installed: Coterie needs git 2.38 or later")
     if code not in ok:
-        raise GitError(shown, code, err if isinstance(err, str) else str(err))
+        said = err if isinstance(err, str) else str(err)
+        if re.search(r"(clean|smudge) filter '?\S+ failed", said):
+            said += (
+                "\n(a filter that only the repository's own configuration names is not run: "
+                "if you trust it, set it with `git config --global`)"
+            )
+        raise GitError(shown, code, said)
     return code, text.removesuffix("\n")
 
 
@@ -197,21 +273,21 @@ def check_version() -> None:
 
 
 def find_repository(start: Path) -> Repository:
-    """The repository around `start`; from a linked worktree, that of its main checkout.
+    """The repository around `start`, with the HEAD seen there; from a linked worktree, its root is the main checkout.
 
     Raises `UsageError` where there is none, a bare one, or one without a commit; `EnvironmentFault` without git.
     """
     check_version()
     start = start.resolve()
 
-    def ask(*argv: str) -> tuple[int, str]:
-        ceiling = {"GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"}
-        return _execute(["git", "-C", str(start), *argv], ceiling, 20.0, range(256), shown=argv)
+    def ask(*argv: str) -> str | None:
+        code, said = _execute(["git", "-C", str(start), *argv], {}, 20.0, range(256), shown=argv)
+        return said if code == 0 else None
 
     if not start.is_dir():
         raise UsageError(f"there is no folder {start}")
     try:
-        common = _execute(
+        found = _execute(
             ["git", "-C", str(start), "rev-parse", "--path-format=absolute", "--git-common-dir"],
             {},
             20.0,
@@ -222,16 +298,41 @@ def find_repository(start: Path) -> Repository:
         if "not a git repository" in error.stderr:
             raise UsageError(f"{start} is not in a git repository: `git init` makes one") from None
         raise UsageError(f"git refuses to use the repository at {start}: {error.stderr.strip()}") from None
-    if ask("rev-parse", "--is-bare-repository")[1] == "true":
-        raise UsageError(f"{common} is a bare repository: Coterie needs a checkout, `git clone` makes one")
-    listed = ask("worktree", "list", "--porcelain")[1]
-    root = Path(listed.split("\n")[0].removeprefix("worktree ") or start)
-    if not (root / ".git").exists():
-        root = Path(ask("rev-parse", "--path-format=absolute", "--show-toplevel")[1] or start)
+    common = Path(found)
+    root = _main_checkout(start, common)
     if not (root / ".git").exists():
         raise UsageError(f"the main checkout of {common} is not there: Coterie keeps its files beside it")
-    code, head = ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    if code != 0:
+    head = ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if head is None:
         raise UsageError(f"{root} has no commit yet: commit something first, work starts from HEAD")
-    code, branch = ask("symbolic-ref", "--quiet", "HEAD")
-    return Repository(root=root, common_dir=Path(common), head=head, branch=branch if code == 0 else None)
+    return Repository(root=root, common_dir=common, head=head, branch=ask("symbolic-ref", "--quiet", "HEAD"))
+
+
+def _main_checkout(start: Path, common: Path) -> Path:
+    """The checkout whose own metadata is the common directory itself."""
+
+    def ask(*argv: str) -> str:
+        pins = {"GIT_DIR": str(common)}  # as from the common directory, whichever linked worktree we stand in
+        return _execute(["git", "-C", str(common), *argv], pins, 20.0, range(256), shown=argv)[1]
+
+    if ask("config", "--bool", "core.bare") == "true":
+        raise UsageError(f"{common} is a bare repository: Coterie needs a checkout, `git clone` makes one")
+    if stated := ask("config", "core.worktree"):  # a submodule
+        return (common / stated).resolve()
+    if common.name == ".git":
+        return common.parent
+    # --separate-git-dir: only the checkout knows where its repository is
+    argv = ["git", "-C", str(start), "rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"]
+    git_dir, _, top = _execute(argv, {}, 20.0, range(256), shown=("rev-parse",))[1].partition("\n")
+    if Path(git_dir) != common or not top:
+        raise UsageError(f"the main checkout of {common} cannot be told from here: start Coterie in it")
+    return Path(top)
+
+
+def _mark(path: Path) -> tuple[int, ...] | None:
+    """What changes when a file is changed, without reading it."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

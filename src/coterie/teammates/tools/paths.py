@@ -60,7 +60,8 @@ def _text(path: Path, given: str) -> str:
         raise Refused(f"{given} is not UTF-8 text ({len(data)} bytes): use bash to look at it") from None
 
 
-def _write(path: Path, given: str, text: str) -> None:
+def _write(root: Path, path: Path, given: str, text: str) -> None:
+    """Replace a file whole. The temp file lies beside the worktree: what a kill leaves is never handed in."""
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > FILE_CAP:
         raise Refused(f"{given}: expected at most {FILE_CAP} bytes, found {len(data)}")
@@ -71,7 +72,7 @@ def _write(path: Path, given: str, text: str) -> None:
             raise Refused(f"{given} is not a regular file: nothing was written")
         mode = stat.S_IMODE(found.st_mode)
     path.parent.mkdir(parents=True, exist_ok=True)
-    files.write_bytes(path, data)
+    files.deliver(root.parent / files.temp_name(path.name), path, data)
     if mode is not None:
         path.chmod(mode)
 
@@ -118,9 +119,10 @@ class WriteFile(Arguments):
 
 
 def _write_file(member: Any, given: WriteFile, call: Call) -> str:
-    path = inside(member.directory(), given.path)
+    root = member.directory()
+    path = inside(root, given.path)
     fresh = not path.exists()
-    _write(path, given.path, given.content)
+    _write(root, path, given.path, given.content)
     return f"{'created' if fresh else 'wrote'} {given.path} ({len(given.content.encode())} bytes)"
 
 
@@ -133,7 +135,8 @@ class EditFile(Arguments):
 
 
 def _edit_file(member: Any, given: EditFile, call: Call) -> str:
-    path = inside(member.directory(), given.path)
+    root = member.directory()
+    path = inside(root, given.path)
     text = _text(path, given.path)
     if not given.old_text:
         raise Refused("old_text is empty: say what to replace, or use write_file")
@@ -145,7 +148,7 @@ def _edit_file(member: Any, given: EditFile, call: Call) -> str:
         raise Refused(f"old_text is found {times} times in {given.path}, expected exactly once: {hint}")
     if given.old_text == given.new_text:
         raise Refused("old_text and new_text are the same: nothing to do")
-    _write(path, given.path, text.replace(given.old_text, given.new_text))
+    _write(root, path, given.path, text.replace(given.old_text, given.new_text))
     return f"edited {given.path}"
 
 
