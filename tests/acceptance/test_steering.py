@@ -61,7 +61,7 @@ def test_a_person_rejects_and_approves_plans_from_a_second_terminal(
             assert late.returncode == 1 and "already rejected" in late.stderr, "the first decision counts"
             assert read(requests / "R2.json")["revision"] == 2
             assert coterie(repository, env, "approve", "R2").returncode == 0
-            again = coterie(repository, env, "reject", "R99")
+            again = coterie(repository, env, "reject", "R99", "-m", "no")
             assert again.returncode != 0 and "R99" in again.stderr
             out, _ = process.communicate(timeout=60)
             assert process.returncode == 0, out

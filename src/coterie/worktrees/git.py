@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -219,9 +220,10 @@ def _execute(
     }
     # `env -i`: gitpython adds to the inherited environment, and nothing of that may reach git
     full = ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *command]
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin or b"")
-        given.seek(0)
+    with contextlib.nullcontext() if stdin is None else tempfile.TemporaryFile() as given:
+        if given is not None:
+            given.write(stdin or b"")
+            given.seek(0)
         try:
             code, out, err = (runner or gitpython.Git("/")).execute(
                 full,

@@ -7,6 +7,7 @@ its second parent what was merged, its message the files in conflict. When the f
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -14,9 +15,10 @@ from pydantic import BaseModel, ConfigDict
 from coterie.worktrees.git import ZERO, Git, Where
 from coterie.worktrees.trees import tree_of
 
-__all__ = ["Joined", "conflict_marks", "join", "joined", "merge_tree"]
+__all__ = ["Joined", "conflict_marks", "join", "joined", "joined_ref", "merge_tree", "rejoin"]
 
 MARKS = (b"<<<<<<< ", b">>>>>>> ")
+CONFLICT = "conflict: "
 
 
 class Joined(BaseModel):
@@ -28,40 +30,51 @@ class Joined(BaseModel):
     conflicts: tuple[str, ...]
 
 
-def _ref(team: str, state: str, task: str, epoch: int) -> str:
+def joined_ref(team: str, task: str, epoch: int, state: str = "joined") -> str:
+    """The ref that says what was merged into the worktree of an assignment last."""
     return f"refs/coterie/{team}/{state}/{task}/e{epoch}"
 
 
 def joined(git: Git, *, team: str, task: str, epoch: int, state: str = "joined") -> Joined | None:
     """What was merged into the worktree of an assignment last; None if nothing was."""
-    ref = _ref(team, state, task, epoch)
+    ref = joined_ref(team, task, epoch, state)
     code, said = git.call("log", "-1", "--format=%P%n%B", "--end-of-options", ref, "--", ok=(0, 128))
     if code != 0 or not said:
         return None
     parents, _, message = said.partition("\n")
-    names = [line.removeprefix("conflict: ") for line in message.split("\n") if line.startswith("conflict: ")]
-    return Joined(commit=parents.split(" ")[1], conflicts=tuple(names))
+    lines = [line.removeprefix(CONFLICT) for line in message.split("\n") if line.startswith(CONFLICT)]
+    return Joined(commit=parents.split(" ")[1], conflicts=tuple(json.loads(line) for line in lines))
 
 
 def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: str) -> Joined:
-    """Merge `commit` into the files of a worktree. Safe to run again after a kill."""
-    done_ref, open_ref = _ref(team, "joined", task, epoch), _ref(team, "joining", task, epoch)
+    """Merge `commit` into the files of a worktree. Safe to run again after a kill.
+
+    The files in conflict are those of this merge, and those of earlier ones that still have marks.
+    """
+    done_ref, open_ref = joined_ref(team, task, epoch), joined_ref(team, task, epoch, "joining")
     done = joined(git, team=team, task=task, epoch=epoch)
     if done is not None and done.commit == commit:
         return done
     begun = joined(git, team=team, task=task, epoch=epoch, state="joining")
-    if begun is None or begun.commit != commit:
+    if begun is not None and begun.commit != commit:
+        done = join(git, where, team=team, task=task, epoch=epoch, commit=begun.commit)  # the files may be half there
+        begun = None
+    if begun is None:
         head = git.run("rev-parse", "HEAD", where=where)
         tree = tree_of(git, where, nested_as_files=True)
-        parents = ["-p", head] + (["-p", done.commit] if done is not None else [])
-        mine = git.run("commit-tree", tree, *parents, "-m", "work in hand")
+        parents = [head] + ([done.commit] if done is not None else [])
+        mine = git.commit_tree(tree, parents, "work in hand")
         merged, conflicts, _ = merge_tree(git, mine, commit)
-        message = "\n".join(f"conflict: {each}" for each in conflicts) or "no conflict"
-        record = git.run("commit-tree", merged, "-p", mine, "-p", commit, "-m", message)
+        left = conflict_marks(where.path, done.conflicts) if done is not None else []
+        names = dict.fromkeys([*conflicts, *left])
+        # json: a file's name may have newlines in it, or bytes that are no text
+        message = "\n".join(CONFLICT + json.dumps(each) for each in names) or "no conflict"
+        record = git.commit_tree(merged, [mine, commit], message)
         git.update_ref(open_ref, record, git.resolve(open_ref) or ZERO)
     record = git.run("rev-parse", open_ref)
-    git.run("read-tree", "--reset", "-u", f"{record}^1", where=where, timeout=600)  # exactly the work in hand
-    git.run("read-tree", "-m", "-u", f"{record}^1", record, where=where, timeout=600)
+    # exactly the work in hand, whatever a kill left of the step after it; then what it becomes
+    for tree in (f"{record}^1", record):
+        git.run("read-tree", "--reset", "-u", tree, where=where, timeout=600)
     git.update_ref(done_ref, record, git.resolve(done_ref) or ZERO)
     git.delete_ref(open_ref, record)
     found = joined(git, team=team, task=task, epoch=epoch)
@@ -69,18 +82,38 @@ def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: st
     return found
 
 
+def rejoin(git: Git, where: Where, *, team: str, task: str, epoch: int, head: str) -> None:
+    """In files that are those of `head`: lay what was merged in and is not committed, as it was right after that.
+
+    Without it the next commit would claim to have merged what its files do not have, and so undo it for everybody.
+    """
+    done = joined(git, team=team, task=task, epoch=epoch)
+    if done is not None and not git.is_ancestor(done.commit, head):
+        record = git.run("rev-parse", joined_ref(team, task, epoch))
+        git.run("read-tree", "--reset", "-u", record, where=where, timeout=600)
+    begun = joined(git, team=team, task=task, epoch=epoch, state="joining")
+    if begun is not None:
+        join(git, where, team=team, task=task, epoch=epoch, commit=begun.commit)
+
+
 def merge_tree(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...], str]:
     """The merge of two commits as a tree, the files in conflict (marked in the tree), and what git says of them."""
-    code, said = git.call(
-        "merge-tree", "--write-tree", "-z", "--name-only", "--messages", ours, theirs, ok=(0, 1), timeout=600
-    )
+    argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", "--end-of-options", ours, theirs)
+    code, said = git.call(*argv, ok=(0, 1), timeout=600)
     tree, _, rest = said.partition("\0")
     if code == 0:
         return tree, (), ""
-    names, _, messages = rest.partition("\0\0")
-    fields = messages.split("\0")
-    texts = [field.strip() for field in fields if field.startswith(("CONFLICT", "Auto-merging")) or "CONFLICT" in field]
-    return tree, tuple(dict.fromkeys(each for each in names.split("\0") if each)), "\n".join(texts)
+    fields = rest.split("\0")
+    names = fields[: fields.index("")]
+    fields = fields[len(names) + 1 :]
+    texts = []
+    while fields and fields[0].isdecimal():  # count, that many paths, kind, text
+        count = int(fields[0])
+        paths, (kind, text), fields = fields[1 : count + 1], fields[count + 1 : count + 3], fields[count + 3 :]
+        if kind != "Auto-merging":
+            texts.append(text.strip())
+            names += paths if not names else []
+    return tree, tuple(dict.fromkeys(names)) or ("(unknown)",), "\n".join(texts)
 
 
 def conflict_marks(root: Path, names: tuple[str, ...]) -> list[str]:

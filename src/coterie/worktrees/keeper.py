@@ -6,8 +6,8 @@ there, so that each operation can be run again after a kill.
 
 from __future__ import annotations
 
-import contextlib
-import shutil
+import os
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,9 +17,10 @@ from coterie import files
 from coterie.errors import EnvironmentFault, Refused
 from coterie.worktrees.errors import NotBound, Unmergeable
 from coterie.worktrees.git import ZERO, Git, Repository, Where
-from coterie.worktrees.joining import Joined, conflict_marks, join, joined
+from coterie.worktrees.joining import Joined, conflict_marks, join, joined, joined_ref, rejoin
 from coterie.worktrees.places import branch_of, integration_ref
-from coterie.worktrees.trees import Snapshot, snapshot, tree_of
+from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, reads
+from coterie.worktrees.trees import Snapshot, drop_temporary, hidden, snapshot, tree_of
 
 __all__ = ["Keeper", "Opened"]
 
@@ -58,10 +59,10 @@ class Keeper:
         self.team = team
         self.root = root
         self.integration = integration_ref(team)
-        self._registry = repository.common_dir / "worktrees"
+        self._registry = Registry(repository.common_dir, team=team, report=report)
         self._repo_lock = repo_lock
         self._report = report
-        self._joined: set[tuple[str, str]] = set()  # (branch head or join, base) known to be merged in
+        self._has: dict[str, tuple[object, ...]] = {}  # by name: refs, as they were when it had a base, and the base
 
     # ------------------------------------------------------------ the integration branch
 
@@ -89,11 +90,7 @@ class Keeper:
 
     def where(self, name: str) -> Where | None:
         """The worktree of a name, by git's own registry; None if it is not there, or half there."""
-        path = self.path(name)
-        for metadata in sorted(self._registry.glob("*")):
-            if _points_at(metadata, path) and (path / ".git").is_file() and (metadata / "HEAD").is_file():
-                return Where(metadata=metadata, path=path)
-        return None
+        return self._registry.where(self.path(name))
 
     def check(self, name: str, *, task: str, epoch: int, path: Path, branch: str) -> None:
         """Raise `NotBound` unless task, epoch, branch, path, git's registry and the worktree's own files agree.
@@ -108,12 +105,19 @@ class Keeper:
         where = self.where(name)
         if where is None:
             raise NotBound(f"{path} is not a worktree that git knows: it was removed or changed. Nothing is done in it")
-        if (path / ".git").read_text().strip() != f"gitdir: {where.metadata}":
+        if reads(path / ".git") != f"gitdir: {where.metadata}":
             raise NotBound(f"{path}/.git was changed: it has to lead to {where.metadata}")
-        if (where.metadata / "HEAD").read_text().strip() != f"ref: refs/heads/{branch}":
-            raise NotBound(f"{path} is not on the branch {branch}: nothing is done in it")
+        common = where.metadata / (reads(where.metadata / "commondir") or ".")
+        if common.resolve() != self.git.common_dir.resolve():
+            raise NotBound(f"{where.metadata}/commondir was changed: it has to lead to {self.git.common_dir}")
+        self._on_branch(where, branch)
         if not path.is_dir() or path.is_symlink():
             raise NotBound(f"{path} is not a folder any more")
+
+    @staticmethod
+    def _on_branch(where: Where, branch: str) -> None:
+        if reads(where.metadata / "HEAD") != f"ref: refs/heads/{branch}":
+            raise NotBound(f"{where.path} is not on the branch {branch}: nothing is done in it")
 
     def _need(self, name: str) -> Where:
         where = self.where(name)
@@ -121,44 +125,50 @@ class Keeper:
             raise NotBound(f"there is no worktree at {self.path(name)}")
         return where
 
+    def _bound(self, name: str, task: str, epoch: int) -> Where:
+        where = self._need(name)
+        self._on_branch(where, branch_of(self.team, task, epoch))
+        return where
+
     def _ensure(self, name: str, commit: str) -> Where:
         """The worktree of a name, made if it is not there. The short part is under the repository's lock."""
-        if (where := self.where(name)) is not None:
-            return where
-        path = self.path(name)
-        with files.locked(self._repo_lock):
-            self._drop_halves(name)
-            if path.exists() or path.is_symlink():
+        where = self.where(name)
+        if where is None:
+            path = self.path(name)
+            with files.locked(self._repo_lock):
+                self._registry.drop_halves(name, path)
+                self._clear_place(path)
+                reason = self._registry.reason(name)
+                argv = ("--no-checkout", "--detach", "--lock", "--reason", reason, "--", str(path), commit)
+                self.git.run("worktree", "add", *argv)
+            where = self._need(name)
+        if not (where.metadata / "index").exists():  # git writes it when all the files are there
+            self._drop_locks(where)
+            self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
+        return where
+
+    def _clear_place(self, path: Path) -> None:
+        """Make room for a worktree. What lies there is moved aside, unless it is what a killed `worktree add` left."""
+        try:
+            files.make_folder(self.root)
+            if path.is_dir() and not path.is_symlink() and [each.name for each in path.iterdir()] in ([], [".git"]):
+                if (path / ".git").is_file():
+                    (path / ".git").unlink()
+                if not any(path.iterdir()):
+                    path.rmdir()
+            if os.path.lexists(path):
                 aside = self._free(path.with_name(f"{path.name}.lost"))
                 path.rename(aside)
                 self._report(f"{path} was no worktree that git knows: what lay there is in {aside}")
-            try:
-                files.make_folder(self.root)
-            except OSError as error:
-                raise EnvironmentFault(f"{self.root}: {error.strerror}: worktrees are kept there") from None
-            reason = f"coterie {self.team}/{name}"
-            self.git.run(
-                "worktree", "add", "--no-checkout", "--detach", "--lock", "--reason", reason, str(path), commit
-            )
-        where = self._need(name)
-        self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
-        return where
+        except OSError as error:
+            raise EnvironmentFault(f"{error.filename or path}: {error.strerror}: worktrees are kept there") from None
 
     @staticmethod
     def _free(path: Path) -> Path:
         number = 1
-        while (found := path.with_name(f"{path.name}-{number}")).exists():
+        while os.path.lexists(found := path.with_name(f"{path.name}-{number}")):
             number += 1
         return found
-
-    def _drop_halves(self, name: str) -> None:
-        """Registry entries of ours for a name that lead nowhere: a killed `worktree add`, a folder deleted by hand."""
-        path = self.path(name)
-        for metadata in sorted(self._registry.glob("*")):
-            ours = _points_at(metadata, path) or _reads(metadata / "locked") == f"coterie {self.team}/{name}"
-            if ours and self.where(name) is None:
-                shutil.rmtree(metadata)
-                self._report(f"removed the half-made or orphaned worktree entry {metadata.name} of {name}")
 
     # ------------------------------------------------------------ an assignment
 
@@ -172,21 +182,38 @@ class Keeper:
         if not self.where(name) and self.git.resolve(ref) is not None:
             self._report(f"the worktree of {name} was not there: it is rebuilt from {branch}, uncommitted work is lost")
         where = self._ensure(name, base)
-        if _reads(where.metadata / "HEAD") == f"ref: {ref}":
-            return Opened(path=where.path, branch=branch, base=base, snapshot=None, conflicts=())
+        if reads(where.metadata / "HEAD") == f"ref: {ref}":
+            marked = self.pending_marks(name, task=task, epoch=epoch)
+            return Opened(path=where.path, branch=branch, base=base, snapshot=None, conflicts=tuple(marked))
+        if (place := self._registry.holder(ref, but=where)) is not None:
+            raise Refused(f"{branch} is checked out in {place}: switch that to another branch, {task} goes on then")
         kept = snapshot(self.git, where, team=self.team, label=f"{name}/before-{task}-e{epoch}")
-        if self.git.resolve(ref) is None:
+        head = self.git.resolve(ref)
+        if head is None:
             self.git.update_ref(ref, base, ZERO)
-        self._switch(where, "--no-guess", branch)
-        conflicts: tuple[str, ...] = ()
-        if carry is not None and self.git.resolve(carry) is not None:
-            conflicts = join(self.git, where, team=self.team, task=task, epoch=epoch, commit=carry).conflicts
+            head = base
+        self._settle(where, head)
+        rejoin(self.git, where, team=self.team, task=task, epoch=epoch, head=head)
+        merged = joined(self.git, team=self.team, task=task, epoch=epoch)
+        if merged is None and carry is not None and self.git.resolve(carry) is not None:
+            merged = join(self.git, where, team=self.team, task=task, epoch=epoch, commit=carry)
+        # last: a worktree that is on its branch is ready
+        self.git.run("symbolic-ref", "-m", f"coterie: open {task}", "HEAD", ref, where=where)
+        conflicts = merged.conflicts if merged is not None else ()
         return Opened(path=where.path, branch=branch, base=base, snapshot=kept, conflicts=conflicts)
 
-    def _switch(self, where: Where, *argv: str) -> None:
-        """Switch and leave nothing behind but ignored files. The caller has kept what lay there."""
-        self.git.run("switch", "--quiet", "--discard-changes", *argv, where=where, timeout=600)
-        self.git.run("clean", "-ffdq", where=where, timeout=600)
+    def _settle(self, where: Where, commit: str, *, ignored_too: bool = False) -> None:
+        """Detached at `commit`, its files and nothing else but ignored ones. The caller has kept what lay there.
+
+        Not by `git switch`: that refuses in the middle of a merge or rebase that somebody began.
+        """
+        self._drop_locks(where)
+        drop_merge_state(where)
+        if hidden(self.git, where):
+            (where.metadata / "index").unlink()
+        self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
+        self.git.run("update-ref", "--no-deref", "-m", "coterie: detach", "HEAD", commit, where=where)
+        self.git.run("clean", "-ffdxq" if ignored_too else "-ffdq", where=where, timeout=600)
 
     def snapshot(self, name: str, *, label: str) -> Snapshot | None:
         """Keep what is not committed; None if the worktree is clean or not there."""
@@ -199,7 +226,7 @@ class Keeper:
         if where is None:
             return None
         kept = snapshot(self.git, where, team=self.team, label=f"{name}/closed")
-        self._switch(where, "--detach", self.tip())
+        self._settle(where, self.tip())
         return kept
 
     def commit(self, name: str, *, task: str, epoch: int, base: str, message: str, author: str) -> str | None:
@@ -209,7 +236,8 @@ class Keeper:
         conflict marks left in files that conflicted, a repository inside (`Unmergeable`), a branch that moved.
         Again: the same commit.
         """
-        where = self._need(name)
+        where = self._bound(name, task, epoch)
+        self._drop_locks(where)
         ref = f"refs/heads/{branch_of(self.team, task, epoch)}"
         head = self.git.resolve(ref)
         if head is None:
@@ -222,11 +250,11 @@ class Keeper:
         if merged is not None and not self.git.is_ancestor(merged.commit, head):
             parents.append(merged.commit)
         if tree != self._tree(head) or len(parents) > 1:
-            flags = [part for parent in parents for part in ("-p", parent)]
-            new = self.git.run("commit-tree", tree, *flags, "-m", message, author=author)
+            new = self.git.commit_tree(tree, parents, message, author=author)
             self.git.update_ref(ref, new, head)
-            self.git.run("read-tree", tree, where=where)
             head = new
+        self.git.run("read-tree", "--reset", head, where=where)  # what is the same keeps its times
+        drop_merge_state(where)
         return None if self._tree(head) == self._tree(base) else head
 
     def _tree(self, commit: str) -> str:
@@ -235,27 +263,41 @@ class Keeper:
     # ------------------------------------------------------------ merging into a worktree
 
     def needs_merge(self, name: str, base: str) -> bool:
-        """Whether the worktree does not have `base` yet, neither in its branch nor merged in."""
+        """Whether the worktree does not have `base` yet, neither in its branch nor merged in.
+
+        It is asked at every tool call: where neither ref has moved since the last no, no process is started. On a
+        branch that is no assignment's the answer is no; `check` refuses that.
+        """
         where = self._need(name)
-        head = _reads(where.metadata / "HEAD").removeprefix("ref: refs/heads/")
-        parts = head.split("/")
-        if len(parts) != 4:
+        ref = reads(where.metadata / "HEAD").removeprefix("ref: ")
+        found = re.fullmatch(rf"refs/heads/coterie/{re.escape(self.team)}/([^/]+)/e(\d+)", ref)
+        if found is None:
             return False
-        merged = joined(self.git, team=self.team, task=parts[2], epoch=int(parts[3][1:]))
-        mine = [head_commit for head_commit in (self.git.resolve(f"refs/heads/{head}"),) if head_commit]
-        mine += [merged.commit] if merged is not None else []
-        for each in mine:
-            if (each, base) in self._joined or each == base or self.git.is_ancestor(base, each):
-                self._joined.add((each, base))
-                return False
+        task, epoch = found[1], int(found[2])
+        looked = (base, ref, *(self._loose(each) for each in (ref, joined_ref(self.team, task, epoch))))
+        if self._has.get(name) == looked:
+            return False
+        merged = joined(self.git, team=self.team, task=task, epoch=epoch)
+        mine = [self.git.resolve(ref), merged.commit if merged is not None else None]
+        if any(each is not None and (each == base or self.git.is_ancestor(base, each)) for each in mine):
+            self._has[name] = looked
+            return False
         return True
+
+    def _loose(self, ref: str) -> object:
+        """A ref's own file, or when there is none what would tell that the packed ones changed."""
+        if said := reads(self.git.common_dir / ref):
+            return said
+        packed = self.git.common_dir / "packed-refs"
+        return (packed.stat().st_mtime_ns, packed.stat().st_ino) if packed.exists() else ""
 
     def merge_in(self, name: str, *, task: str, epoch: int, commit: str) -> list[str]:
         """Merge `commit` into the files of the worktree; answers the files in conflict, which have marks now.
 
         Nothing is committed: the next `commit` gets `commit` as its second parent. Again: nothing happens twice.
         """
-        where = self._need(name)
+        where = self._bound(name, task, epoch)
+        self._drop_locks(where)
         return list(join(self.git, where, team=self.team, task=task, epoch=epoch, commit=commit).conflicts)
 
     def pending_marks(self, name: str, *, task: str, epoch: int) -> list[str]:
@@ -268,36 +310,22 @@ class Keeper:
     def reader(self, name: str, commit: str) -> Path:
         """A detached worktree with exactly the files of `commit`, ignored ones of earlier commits removed too."""
         where = self._ensure(name, commit)
-        self._drop_locks(where)
-        self.git.run("switch", "--quiet", "--discard-changes", "--detach", commit, where=where, timeout=600)
-        self.git.run("clean", "-ffdxq", where=where, timeout=600)
+        if reads(where.path / ".git") != f"gitdir: {where.metadata}":
+            files.write_bytes(where.path / ".git", os.fsencode(f"gitdir: {where.metadata}\n"))
+        self._settle(where, commit, ignored_too=True)
         return where.path
 
     def heal(self, names: Iterable[str]) -> None:
         """Put right what kills left: only entries of ours, and no other process runs this team."""
+        names = tuple(names)
         with files.locked(self._repo_lock):
             for name in names:
-                self._drop_halves(name)
+                self._registry.drop_halves(name, self.path(name))
         for name in names:
             if (where := self.where(name)) is not None:
                 self._drop_locks(where)
+                drop_temporary(where)
 
     def _drop_locks(self, where: Where) -> None:
-        for lock in (where.metadata / "index.lock", where.metadata / "HEAD.lock"):
-            if lock.exists():
-                with contextlib.suppress(FileNotFoundError):
-                    lock.unlink()
-                self._report(f"removed the stale {lock.name} of {where.path.name}")
-
-
-def _reads(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape").strip()
-    except OSError:
-        return ""
-
-
-def _points_at(metadata: Path, path: Path) -> bool:
-    """Whether a registry entry is that of the worktree at `path`."""
-    said = _reads(metadata / "gitdir")
-    return bool(said) and Path(said) in (path / ".git", path.resolve() / ".git")
+        for lock in drop_locks(where):
+            self._report(f"removed the stale {lock} of {where.path.name}")

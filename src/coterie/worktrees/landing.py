@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from enum import StrEnum
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import Refused
-from coterie.worktrees.git import Git, Repository, Where
+from coterie.worktrees.git import Git, GitError, Repository, Where
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.places import integration_ref
 
@@ -53,7 +55,7 @@ def plan_land(repository: Repository, team: str) -> Landing:
     if names:
         return Landing(kind=LandingKind.CONFLICT, target=repository.branch, old=old, new=None, files=names)
     message = f"Merge the work of the team {team}"
-    new = git.run("commit-tree", tree, "-p", old, "-p", tip, "-m", message)
+    new = git.commit_tree(tree, [old, tip], message + "\n")
     return Landing(kind=LandingKind.MERGE, target=repository.branch, old=old, new=new)
 
 
@@ -68,14 +70,72 @@ def land(repository: Repository, landing: Landing, *, check: Callable[[str], str
     if landing.kind is LandingKind.UP_TO_DATE:
         return
     where = Where(metadata=repository.common_dir, path=repository.root)
-    dirty = git.run("status", "--porcelain", "--untracked-files=normal", where=where)
-    if dirty:
-        names = ", ".join(line[3:] for line in dirty.split("\n")[:10])
-        raise Refused(f"the checkout has changes ({names}): commit or stash them first. Nothing was changed")
-    if landing.kind is LandingKind.MERGE and (red := check(landing.new)) is not None:
-        raise Refused(f"the checks are red on the merge with {landing.target}: {red}")
-    if git.resolve(landing.target) != landing.old:
-        raise Refused(f"{landing.target} moved meanwhile: try again")
+    if _half_landed(git, where, landing):
+        _move(git, where, landing)
+        return
+    _refuse_changes(git, where)
+    if landing.kind is LandingKind.MERGE:
+        if (red := check(landing.new)) is not None:
+            raise Refused(f"the checks are red on the merge with {landing.target}: {red}")
+        _refuse_changes(git, where)  # checks take minutes
+    _refuse_moved(git, where, landing)
+    if taken := _in_the_way(git, where, landing.old, landing.new):
+        raise Refused(f"ignored files of yours would be overwritten ({taken}): move them away. Nothing was changed")
     # two-way: files of the checkout are updated first, refused by git where one would be overwritten
     git.run("read-tree", "-m", "-u", landing.old, landing.new, where=where, timeout=600)
+    try:
+        _move(git, where, landing)
+    except GitError as error:
+        git.run("read-tree", "-m", "-u", landing.new, landing.old, where=where, timeout=600)
+        raise Refused(f"{landing.target} moved meanwhile: try again. Nothing was changed ({error})") from None
+
+
+def _move(git: Git, where: Where, landing: Landing) -> None:
+    assert landing.new is not None
     git.run("update-ref", "-m", "coterie land", landing.target, landing.new, landing.old, where=where)
+
+
+def _refuse_changes(git: Git, where: Where) -> None:
+    dirty = git.run("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", where=where)
+    if dirty:
+        names = ", ".join(line[3:] for line in dirty.split("\0")[:10] if line)
+        raise Refused(f"the checkout has changes ({names}): commit or stash them first. Nothing was changed")
+
+
+def _refuse_moved(git: Git, where: Where, landing: Landing) -> None:
+    if git.call("symbolic-ref", "--quiet", "HEAD", where=where, ok=(0, 1))[1] != landing.target:
+        raise Refused(f"{landing.target} is not checked out any more: try again. Nothing was changed")
+    if git.resolve(landing.target) != landing.old:
+        raise Refused(f"{landing.target} moved meanwhile: try again. Nothing was changed")
+
+
+def _half_landed(git: Git, where: Where, landing: Landing) -> bool:
+    """Whether a landing was killed after the files and before the branch: all that is left is to move that."""
+    assert landing.new is not None
+    ok = (0, 1)
+    if git.call("diff-index", "--cached", "--quiet", landing.new, "--", where=where, ok=ok)[0] != 0:
+        return False
+    if git.call("diff-index", "--cached", "--quiet", landing.old, "--", where=where, ok=ok)[0] == 0:
+        return False  # a commit that changes no file
+    _refuse_moved(git, where, landing)
+    left = git.run("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", where=where)
+    return all(line[1] == " " for line in left.split("\0") if line)
+
+
+def _in_the_way(git: Git, where: Where, old: str, new: str) -> str:
+    """Files of the checkout that are not tracked, where the landing would write: git takes ignored ones for worthless."""
+    added = git.run("diff-tree", "-r", "--no-renames", "--diff-filter=A", "--name-only", "-z", old, new)
+    tracked = set(git.run("ls-tree", "-r", "--name-only", "-z", old).split("\0"))
+    found: set[str] = set()
+    for name in added.split("\0"):
+        if not name:
+            continue
+        for part in (Path(name), *Path(name).parents):
+            path = where.path / part
+            if part == Path() or not os.path.lexists(path):
+                continue
+            folder = path.is_dir() and not path.is_symlink()
+            mine = str(part) not in tracked and (not folder or (part == Path(name) and any(path.iterdir())))
+            if mine and not (folder and any(each.startswith(f"{part}/") for each in tracked)):
+                found.add(str(part))
+    return ", ".join(sorted(found)[:10])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import Refused
-from coterie.worktrees.git import Git
+from coterie.worktrees.git import Git, GitError
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.keeper import Keeper
 from coterie.worktrees.places import branch_of
@@ -74,18 +74,24 @@ class Merger:
         if merge.conflicts:
             raise Refused("a merge with conflicts is not committed")
         last = "\n".join(f"{key}: {value}" for key, value in trailers.items())
-        return self.git.run("commit-tree", merge.tree, "-p", tip, "-p", head, "-m", message, "-m", last, author=author)
+        return self.git.commit_tree(merge.tree, [tip, head], f"{message.rstrip()}\n\n{last}\n", author=author)
 
     def advance(self, old: str, new: str) -> None:
         """Move the integration branch from `old` to `new`. Refused if it is not at `old`, or is checked out."""
         ref = self.keeper.integration
-        place = ""
-        for line in self.git.run("worktree", "list", "--porcelain").split("\n"):
-            if line.startswith("worktree "):
-                place = line.removeprefix("worktree ")
-            if line == f"branch {ref}":
+        for entry in self.git.run("worktree", "list", "--porcelain", "-z").split("\0\0"):
+            lines = entry.split("\0")
+            if f"branch {ref}" in lines and not any(line.startswith("prunable") for line in lines):
+                place = lines[0].removeprefix("worktree ")
                 raise Refused(f"{ref} is checked out in {place}: switch that to another branch, the queue goes on then")
-        self.git.update_ref(ref, new, old)
+        try:
+            self.git.update_ref(ref, new, old)
+        except GitError:
+            if (now := self.git.resolve(ref)) == old:
+                raise
+            raise Refused(
+                f"{ref} was moved by somebody: expected {old}, found {now}. The merge is computed again"
+            ) from None
 
     def find_merged(self, *, task: str, epoch: int, head: str, base: str) -> str | None:
         """The commit on the first-parent line `base..tip` that merged exactly this; None if there is none."""
@@ -94,16 +100,17 @@ class Merger:
 
     def log(self, base: str) -> list[Merged]:
         """What the queue has merged since `base`, oldest first, by the trailers of its commits."""
-        said = self.git.run(
-            "log", "--first-parent", "--reverse", "--format=%H%x1f%an%x1f%B%x1e", f"{base}..{self.keeper.tip()}", "--"
-        )
+        # NUL is the one character that no message has
+        format = "--format=%H%x00%P%x00%an%x00%B"
+        said = self.git.run("log", "--first-parent", "--reverse", "-z", format, f"{base}..{self.keeper.tip()}", "--")
+        fields = said.split("\0")
         found = []
-        for entry in said.split("\x1e"):
-            commit, _, rest = entry.strip("\n").partition("\x1f")
-            author, _, body = rest.partition("\x1f")
+        for commit, parents, author, body in zip(*(fields[number::4] for number in range(4)), strict=False):
             trailers = _trailers(body)
-            if trailers.get("Coterie-Team") != self.team or not trailers.get("Coterie-Epoch", "").isdigit():
+            if trailers.get("Coterie-Team") != self.team or not trailers.get("Coterie-Epoch", "").isdecimal():
                 continue
+            if parents.split(" ")[1:] != [trailers.get("Coterie-Head")]:
+                continue  # not a commit of the queue: it merges the very head that it names
             found.append(
                 Merged(
                     commit=commit,

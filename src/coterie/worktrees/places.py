@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from coterie import files
-from coterie.errors import UsageError
+from coterie.errors import EnvironmentFault, UsageError
 from coterie.worktrees.git import Git, Repository, init_empty
 
 __all__ = ["branch_of", "integration_ref", "prepare", "state_root"]
@@ -26,15 +26,30 @@ def branch_of(team: str, task: str, epoch: int) -> str:
 
 
 def state_root(repository: Repository, override: Path | None = None) -> Path:
-    """The folder for all worktrees of a repository: in the user's state folder, or in `override`."""
+    """The folder for all worktrees of a repository: one of its own in the user's state folder, or in `override`.
+
+    Creates nothing. Raises `UsageError` where it would lie in the checkout, `EnvironmentFault` naming the folder where
+    nothing can be written.
+    """
     if override is not None:
-        chosen = override.expanduser().resolve()
-        if chosen == repository.root or chosen.is_relative_to(repository.root):
-            raise UsageError(f"worktrees_root {chosen} lies in the checkout: test runners would find the wrong files")
-        return chosen
-    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        place, said = override.expanduser().resolve(), "worktrees_root"
+    else:
+        state = Path(os.environ.get("XDG_STATE_HOME") or "")
+        if not state.is_absolute():  # the XDG specification: such a value is to be ignored
+            state = Path.home() / ".local" / "state"
+        place, said = state / "coterie", "the state folder"
+    resolved = place.resolve()
+    if resolved == repository.root or resolved.is_relative_to(repository.root):
+        raise UsageError(
+            f"{said} {place} lies in the checkout, test runners would find the wrong files: "
+            "set worktrees_root to a folder outside"
+        )
+    there = next(each for each in (place, *place.parents) if os.path.lexists(each))
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise EnvironmentFault(f"{there} is no folder that can be written: worktrees are kept in {place}")
+    # of its own: two repositories may have the same worktrees_root, and the same names in it
     mark = hashlib.sha256(os.fsencode(repository.common_dir)).hexdigest()[:10]
-    return Path(state) / "coterie" / f"{repository.root.name}-{mark}"
+    return place / f"{repository.root.name}-{mark}"
 
 
 def prepare(repository: Repository, team: str) -> None:
@@ -50,7 +65,7 @@ def prepare(repository: Repository, team: str) -> None:
     taken = git.run("for-each-ref", "--count=1", "--format=%(refname)", f"refs/heads/coterie/{team}/")
     if taken:
         raise UsageError(f"the branch {taken.removeprefix('refs/heads/')!r} exists already: take another --team name")
-    exclude = repository.common_dir / "info" / "exclude"
+    exclude = (repository.common_dir / "info" / "exclude").resolve()
     lines = exclude.read_text(encoding="utf-8", errors="surrogateescape").split("\n") if exclude.exists() else []
     if EXCLUDED not in lines:
         files.make_folder(exclude.parent)
@@ -58,5 +73,5 @@ def prepare(repository: Repository, team: str) -> None:
         text += "" if not text or text.endswith("\n") else "\n"
         files.write_bytes(exclude, (text + EXCLUDED + "\n").encode("utf-8", "surrogateescape"))
     home = files.make_folder(repository.root / ".coterie")
-    if not (home / ".git").exists():
+    if not all((home / ".git" / each).exists() for each in ("HEAD", "config", "objects", "refs")):
         init_empty(home)

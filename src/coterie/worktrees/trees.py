@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import itertools
+import os
+import shutil
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -12,7 +15,7 @@ from coterie import files
 from coterie.worktrees.errors import Unmergeable
 from coterie.worktrees.git import ZERO, Git, Where
 
-__all__ = ["Snapshot", "ignored", "snapshot", "tree_of"]
+__all__ = ["Snapshot", "drop_temporary", "hidden", "ignored", "snapshot", "tree_of"]
 
 GITLINK = "160000"
 
@@ -28,18 +31,34 @@ class Snapshot(BaseModel):
     ignored: tuple[str, ...]  # what is there too, and was not kept
 
 
+_numbers = itertools.count()
+
+
 @contextlib.contextmanager
 def _index(where: Where) -> Iterator[Path]:
     """A copy of the worktree's index, for one use."""
-    path = where.metadata / f"coterie-{files.token()}-{id(where):x}.index"
+    path = where.metadata / f"coterie-{files.token()}-{next(_numbers)}.index"
     own = where.metadata / "index"
     try:
         if own.exists():
-            path.write_bytes(own.read_bytes())
+            # with its time: a file changed in the same second is told by being no older than the index
+            shutil.copy2(own, path)
         yield path
     finally:
         for each in (path, path.with_name(path.name + ".lock")):
             each.unlink(missing_ok=True)
+
+
+def drop_temporary(where: Where) -> None:
+    """Indexes that a killed process left."""
+    for path in where.metadata.glob("coterie-*.index*"):
+        path.unlink(missing_ok=True)
+
+
+def hidden(git: Git, where: Where, index: Path | None = None) -> list[str]:
+    """Files whose changes the index is told not to see (assume-unchanged, skip-worktree)."""
+    listed = git.run("ls-files", "-v", "-z", where=where, index=index)
+    return [each[2:] for each in listed.split("\0") if each and (each[0] == "S" or each[0].islower())]
 
 
 def tree_of(git: Git, where: Where, *, nested_as_files: bool) -> str:
@@ -49,33 +68,60 @@ def tree_of(git: Git, where: Where, *, nested_as_files: bool) -> str:
     `nested_as_files` stored as plain files without its `.git`.
     """
     with _index(where) as index:
-        git.run("add", "--all", "--", ".", where=where, index=index, timeout=600)
-        links = _links(git.run("ls-files", "--stage", "-z", where=where, index=index))
+        there = [each for each in hidden(git, where, index) if os.path.lexists(where.path / each)]
+        if there:
+            flags = ("--no-assume-unchanged", "--no-skip-worktree")
+            for flag in flags:
+                git.run("update-index", flag, "-z", "--stdin", where=where, index=index, stdin=_listed(there))
         known = _links(git.run("ls-tree", "-r", "-z", "HEAD", where=where))
-        nested = sorted(links - known)
+        staged = _links(git.run("ls-files", "--stage", "-z", where=where, index=index))
+        others = git.run("ls-files", "--others", "--exclude-standard", "-z", where=where, index=index, timeout=600)
+        nested = {each.rstrip("/") for each in others.split("\0") if each.endswith("/")} | (staged - known)
+        nested = {each for each in nested if os.path.lexists(where.path / each / ".git")}
         if nested and not nested_as_files:
+            names = ", ".join(sorted(nested))
             raise Unmergeable(
-                f"there is a git repository inside your worktree: {', '.join(nested)}. Remove its .git, or move it away"
+                f"there is a git repository inside your worktree: {names}. Remove its .git, or move it away"
             )
-        for path in nested:
-            git.run("update-index", "--force-remove", "--", path, where=where, index=index)
-            _add_plain(git, where, index, path)
+        if gone := staged & nested:
+            argv = ("update-index", "--force-remove", "-z", "--stdin")
+            git.run(*argv, where=where, index=index, stdin=_listed(gone))
+        paths = [".", *(f":(exclude,literal){each}" for each in sorted(nested))]
+        argv = ("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul")
+        git.run(*argv, where=where, index=index, timeout=600, stdin=_listed(paths))
+        for path in sorted(nested):
+            # seen from its own top a repository's `.git` is passed over, as anybody's is
+            inner = Where(metadata=where.metadata, path=where.path / path)
+            tree = _plain(git, inner)
+            git.run("read-tree", f"--prefix={path}/", tree, where=where, index=index)
         return git.run("write-tree", where=where, index=index)
+
+
+def _plain(git: Git, where: Where) -> str:
+    """A repository inside as a tree of plain files, with those inside of it."""
+    path = where.metadata / f"coterie-{files.token()}-{next(_numbers)}.index"
+    try:
+        others = git.run("ls-files", "--others", "--exclude-standard", "-z", where=where, index=path, timeout=600)
+        nested = sorted(each.rstrip("/") for each in others.split("\0") if each.endswith("/"))
+        paths = [".", *(f":(exclude,literal){each}" for each in nested)]
+        argv = ("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul")
+        git.run(*argv, where=where, index=path, timeout=600, stdin=_listed(paths))
+        for each in nested:
+            tree = _plain(git, Where(metadata=where.metadata, path=where.path / each))
+            git.run("read-tree", f"--prefix={each}/", tree, where=where, index=path)
+        return git.run("write-tree", where=where, index=path)
+    finally:
+        for left in (path, path.with_name(path.name + ".lock")):
+            left.unlink(missing_ok=True)
+
+
+def _listed(paths: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(each) + b"\0" for each in sorted(paths))
 
 
 def _links(listed: str) -> set[str]:
     """The paths of the gitlinks in what ls-files --stage or ls-tree prints."""
     return {line.split("\t", 1)[1] for line in listed.split("\0") if line.startswith(GITLINK)}
-
-
-def _add_plain(git: Git, where: Where, index: Path, nested: str) -> None:
-    for path in sorted((where.path / nested).rglob("*")):
-        relative = path.relative_to(where.path)
-        if ".git" in relative.parts or path.is_symlink() or not path.is_file():
-            continue
-        blob = git.run("hash-object", "-w", "--no-filters", "--", str(relative), where=where)
-        mode = "100755" if path.stat().st_mode & 0o100 else "100644"
-        git.run("update-index", "--add", "--cacheinfo", f"{mode},{blob},{relative}", where=where, index=index)
 
 
 def ignored(git: Git, where: Where) -> tuple[str, ...]:
@@ -103,7 +149,8 @@ def snapshot(git: Git, where: Where, *, team: str, label: str) -> Snapshot | Non
         commit, _, its_tree = rest.partition(" ")
         if ref and its_tree == tree and git.resolve(f"{commit}^1") == head:
             return Snapshot(ref=ref, commit=commit, files=names, ignored=left)  # an interrupted call made it
-    commit = git.run("commit-tree", tree, "-p", head, "-m", f"snapshot of {label}", "-m", listed[:60_000])
-    number = 1 + max((int(each.split(" ")[0].rpartition("/")[2]) for each in kept if each), default=0)
+    commit = git.commit_tree(tree, [head], f"snapshot of {label}\n\n{listed[:60_000]}\n")
+    numbers = [each.split(" ")[0].rpartition("/")[2] for each in kept if each]
+    number = 1 + max((int(each) for each in numbers if each.isdecimal()), default=0)
     git.update_ref(f"{prefix}{number}", commit, ZERO)
     return Snapshot(ref=f"{prefix}{number}", commit=commit, files=names, ignored=left)

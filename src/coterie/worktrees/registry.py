@@ -1,0 +1,109 @@
+"""Git's registry of worktrees, read as the small files it is: one folder of metadata for each worktree."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from coterie.worktrees.git import Where
+
+__all__ = ["Registry", "drop_locks", "drop_merge_state", "reads"]
+
+_STATE = (
+    "AUTO_MERGE BISECT_HEAD BISECT_LOG BISECT_NAMES BISECT_START BISECT_TERMS CHERRY_PICK_HEAD MERGE_HEAD MERGE_MODE "
+    "MERGE_MSG MERGE_RR REBASE_HEAD REVERT_HEAD SQUASH_MSG"
+).split()
+_STATE_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
+
+
+class Registry:
+    """The worktrees of a repository, and which of them are a team's."""
+
+    def __init__(self, common_dir: Path, *, team: str, report: Callable[[str], None]) -> None:
+        self.common_dir = common_dir
+        self.team = team
+        self._report = report
+
+    def entries(self) -> Iterator[Path]:
+        """The metadata folders, in order."""
+        for metadata in sorted((self.common_dir / "worktrees").glob("*")):
+            if metadata.is_dir() and not metadata.is_symlink():
+                yield metadata
+
+    def where(self, path: Path) -> Where | None:
+        """The worktree at `path`; None if it is not there, or half there."""
+        for metadata in self.entries():
+            if _points_at(metadata, path) and (path / ".git").is_file() and (metadata / "HEAD").is_file():
+                return Where(metadata=metadata, path=path)
+        return None
+
+    def reason(self, name: str) -> str:
+        """What our entries are locked with."""
+        return f"coterie {self.team}/{name}"
+
+    def drop_halves(self, name: str, path: Path) -> None:
+        """Remove entries of ours for a name that lead nowhere: a killed `worktree add`, a folder deleted by hand.
+
+        An entry of ours that leads to another place, where a person moved the worktree, stays. Under the repository's
+        lock only.
+        """
+        if self.where(path) is not None:
+            return
+        for metadata in self.entries():
+            leads_to = reads(metadata / "gitdir")
+            ours = _points_at(metadata, path) or reads(metadata / "locked") == self.reason(name)
+            unborn = metadata.name.rstrip("0123456789") == name and not any(metadata.iterdir())
+            moved = leads_to and not _points_at(metadata, path) and Path(leads_to).exists()
+            if unborn:
+                metadata.rmdir()
+            elif ours and moved:
+                self._report(f"the worktree of {name} was moved to {Path(leads_to).parent}: it is left alone there")
+            elif ours:
+                shutil.rmtree(metadata)
+                self._report(f"removed the half-made or orphaned worktree entry {metadata.name} of {name}")
+
+    def holder(self, ref: str, *, but: Where) -> Path | None:
+        """Another checkout that is on `ref`, the main one included."""
+        wanted = f"ref: {ref}"
+        if reads(self.common_dir / "HEAD") == wanted:
+            return self.common_dir.parent
+        for metadata in self.entries():
+            if metadata != but.metadata and reads(metadata / "HEAD") == wanted:
+                place = Path(reads(metadata / "gitdir")).parent
+                if place.exists():
+                    return place
+        return None
+
+
+def drop_locks(where: Where) -> list[str]:
+    """Remove git's locks in a worktree where no git runs; answers which there were."""
+    dropped = []
+    for lock in (where.metadata / "index.lock", where.metadata / "HEAD.lock"):
+        with contextlib.suppress(FileNotFoundError):
+            lock.unlink()
+            dropped.append(lock.name)
+    return dropped
+
+
+def drop_merge_state(where: Where) -> None:
+    """Forget a merge, rebase or the like that somebody began in the worktree."""
+    for name in _STATE:
+        (where.metadata / name).unlink(missing_ok=True)
+    for name in _STATE_FOLDERS:
+        shutil.rmtree(where.metadata / name, ignore_errors=True)
+
+
+def reads(path: Path) -> str:
+    """What a small file says, without the white space around it; nothing where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="surrogateescape").strip()
+    except OSError:
+        return ""
+
+
+def _points_at(metadata: Path, path: Path) -> bool:
+    """Whether a registry entry is that of the worktree at `path`."""
+    said = reads(metadata / "gitdir")
+    return bool(said) and Path(said) in (path / ".git", path.resolve() / ".git")
