@@ -330,9 +330,7 @@ def test_what_is_no_repository_with_a_commit_is_refused(tmp_path: Path) -> None:
         find_repository(tmp_path / "bare")
 
 
-def test_landing_goes_forward_merges_or_says_what_conflicts_and_wants_a_clean_checkout(
-    repo: Path, keeper: Keeper
-) -> None:
+def test_landing_goes_forward_merges_or_says_what_conflicts_onto_a_clean_checkout(repo: Path, keeper: Keeper) -> None:
     merger = Merger(keeper)
     commit, _ = handed_in(keeper, "ada", "T1", "one\ntheirs\nthree\n")
     merged(merger, "T1", commit)

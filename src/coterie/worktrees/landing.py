@@ -123,19 +123,16 @@ def _half_landed(git: Git, where: Where, landing: Landing) -> bool:
 
 
 def _in_the_way(git: Git, where: Where, old: str, new: str) -> str:
-    """Files of the checkout that are not tracked, where the landing would write: git takes ignored ones for worthless."""
+    """Untracked files of the checkout where the landing would write: git takes ignored ones for worthless."""
     added = git.run("diff-tree", "-r", "--no-renames", "--diff-filter=A", "--name-only", "-z", old, new)
     tracked = set(git.run("ls-tree", "-r", "--name-only", "-z", old).split("\0"))
     found: set[str] = set()
-    for name in added.split("\0"):
-        if not name:
-            continue
-        for part in (Path(name), *Path(name).parents):
+    for name in filter(None, added.split("\0")):
+        there = [part for part in (Path(name), *Path(name).parents[:-1]) if os.path.lexists(where.path / part)]
+        for part in there:
             path = where.path / part
-            if part == Path() or not os.path.lexists(path):
-                continue
-            folder = path.is_dir() and not path.is_symlink()
-            mine = str(part) not in tracked and (not folder or (part == Path(name) and any(path.iterdir())))
-            if mine and not (folder and any(each.startswith(f"{part}/") for each in tracked)):
+            if path.is_symlink() or not path.is_dir():
                 found.add(str(part))
-    return ", ".join(sorted(found)[:10])
+            elif part == Path(name):
+                found |= {str(each.relative_to(where.path)) for each in path.rglob("*") if not each.is_dir()}
+    return ", ".join(sorted(found - tracked)[:10])

@@ -11,10 +11,16 @@ from coterie.worktrees.git import Where
 
 __all__ = ["Registry", "drop_locks", "drop_merge_state", "reads"]
 
-_STATE = (
-    "AUTO_MERGE BISECT_HEAD BISECT_LOG BISECT_NAMES BISECT_START BISECT_TERMS CHERRY_PICK_HEAD MERGE_HEAD MERGE_MODE "
-    "MERGE_MSG MERGE_RR REBASE_HEAD REVERT_HEAD SQUASH_MSG"
-).split()
+_STATE: tuple[str, ...] = (
+    "AUTO_MERGE",
+    "CHERRY_PICK_HEAD",
+    "MERGE_HEAD",
+    "MERGE_MODE",
+    "MERGE_MSG",
+    "MERGE_RR",
+    "REBASE_HEAD",
+)
+_STATE += ("REVERT_HEAD", "SQUASH_MSG", "BISECT_HEAD", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS")
 _STATE_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
 
 
