@@ -139,3 +139,26 @@ def test_no_change_is_completed_only_when_it_is_said(repository: Path, look: Loo
     assert task["result"]["merged_commit"] is None
     assert look("rev-parse", "coterie/main/integration") == look("rev-parse", "HEAD")
     assert open_team(root).merger.log(look("rev-parse", "HEAD").strip()) == []
+
+
+def test_the_queue_stops_while_the_person_has_the_branch_checked_out_and_goes_on_after(
+    repository: Path, look: Look
+) -> None:
+    said: list[str] = []
+
+    def watch(event: dict[str, Any]) -> None:
+        if event["text"].startswith("hands in T1"):
+            look("switch", "-q", "coterie/main/integration")
+        if "could not be moved" in event["text"]:
+            said.append(event["text"])
+            look("switch", "-q", "trunk")
+
+    tasks = [{"ref": "a", "subject": "A", "description": "write a.txt a"}]
+    settings = TeamSettings()
+    root = create_team(repository, goal="a change", name=None, settings=settings)
+    model = ScriptedModel(crew(tasks, ("ada",)))
+    outcome = run_team(root, settings=settings, api_key=None, model=model, watch=watch)
+    assert outcome.exit_code == 0, outcome.summary
+    assert len(said) == 1 and "checked out" in said[0]
+    assert look("show", "coterie/main/integration:a.txt") == "a\n"
+    assert look("status", "--porcelain") == ""

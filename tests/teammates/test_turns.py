@@ -84,7 +84,7 @@ def test_unknown_tools_and_wrong_arguments_become_errors_that_name_them_all_in_o
     said = [(block["content"], block.get("is_error", False)) for block in seen]
     assert [error for _, error in said] == [True, True, True, True, True, False, True]
     for (text, _), part in zip(
-        said, ["fly", "create_tasks", "colour", "content", "command", "ran", "passwd"], strict=True
+        said, ["fly", "create_tasks", "colour", "content", "command", "no file matches", "passwd"], strict=True
     ):
         assert part in text
     assert "submit_work" in said[0][0], "it lists what there is"

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.errors import Refused, UsageError
+from coterie.errors import CoterieError, Refused, UsageError
 from coterie.worktrees import (
-    GitError,
     Keeper,
     LandingKind,
     Merger,
@@ -237,7 +236,7 @@ def test_the_integration_branch_moves_only_from_what_it_was(keeper: Keeper, repo
     commit, base = handed_in(keeper, "ada", "T1", "x\n")
     first = merged(merger, "T1", commit)
     other = git(repo, "commit-tree", "-p", base, "-m", "other", f"{base}^{{tree}}").strip()
-    with pytest.raises(GitError):
+    with pytest.raises(CoterieError):
         merger.advance(base, other)
     assert keeper.tip() == first
     git(repo, "switch", "-q", "coterie/main/integration")

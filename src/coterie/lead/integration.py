@@ -14,6 +14,7 @@ from coterie.mailbox import Event, Returned
 from coterie.taskboard import Evidence, Status, Task
 from coterie.teammates.cancel import Cancel, linked
 from coterie.teammates.team import Runtime, Team
+from coterie.worktrees import Merge
 
 __all__ = ["Queue", "send_returned"]
 
@@ -30,6 +31,8 @@ class Queue:
         self.checks = checks
         self.busy = False
         self._aside: dict[tuple[str, int], str] = {}  # entry -> the tip on which it cannot be judged
+        self._made: dict[tuple[str, str], str] = {}  # (head, tip) -> the merge commit
+        self._stopped = False  # the branch could not be moved: tried again when something changes, and after a while
         self._entry = Cancel()  # the entry in hand is not current any more
         self._in_hand: tuple[str, int] | None = None
         self.thread = threading.Thread(target=self.live, name="queue", daemon=True)
@@ -94,7 +97,7 @@ class Queue:
         finally:
             self._in_hand = None
             self.busy = False
-        return True
+        return not self._stopped
 
     # ------------------------------------------------------------ one entry
 
@@ -130,25 +133,33 @@ class Queue:
                 task, f"merge conflict with what was merged meanwhile, in {', '.join(paths)}", tip, evidence=[conflict]
             )
             return
-        plan = team.requests.plan_of(task.id, task.epoch) if task.requires_plan else None
-        commit = team.merger.commit_merge(
-            merge,
-            tip=tip,
-            head=result.commit,
-            message=f"{task.id}: {task.subject}\n\n{result.summary}",
-            trailers={
-                "Coterie-Team": team.name,
-                "Coterie-Task": task.id,
-                "Coterie-Epoch": str(task.epoch),
-                "Coterie-Head": result.commit,
-                "Coterie-Plan": plan.digest if plan is not None else "none",
-            },
-            author=task.claim.owner if task.claim is not None else "runtime",
-        )
+        commit = self._made.get(
+            (result.commit, tip)
+        )  # not made and checked again
+        if commit is None:
+            commit = self._made[(result.commit, tip)] = self._commit(task, merge, result.commit, result.summary, tip)
         evidence = self.checks.on(commit, commands, cancel=cancel)
         if self.judged_red(task, tip, evidence, cancel):
             return
         self.move(task, tip, commit, evidence)
+
+    def _commit(self, task: Task, merge: Merge, head: str, summary: str, tip: str) -> str:
+        team = self.team
+        plan = team.requests.plan_of(task.id, task.epoch) if task.requires_plan else None
+        return team.merger.commit_merge(
+            merge,
+            tip=tip,
+            head=head,
+            message=f"{task.id}: {task.subject}\n\n{summary}",
+            trailers={
+                "Coterie-Team": team.name,
+                "Coterie-Task": task.id,
+                "Coterie-Epoch": str(task.epoch),
+                "Coterie-Head": head,
+                "Coterie-Plan": plan.digest if plan is not None else "none",
+            },
+            author=task.claim.owner if task.claim is not None else "runtime",
+        )
 
     def move(self, task: Task, tip: str, commit: str, evidence: list[Evidence]) -> None:
         """Set `merging`, move the branch, complete. Stopping in order carries this through."""
@@ -163,10 +174,12 @@ class Queue:
             team.merger.advance(tip, commit)
         except CoterieError as error:
             team.board.set_merging(task.id, task.epoch, None)
-            team.events.say("warning", f"the integration branch could not be moved: {error}", task=task.id)
-            self._aside[(task.id, task.epoch)] = team.keeper.tip()
-            self._tell("merge-stopped", str(error), made_by=f"{task.id}/e{task.epoch}/{commit}/stopped", task=task.id)
+            if not self._stopped:
+                team.events.say("warning", f"the integration branch could not be moved: {error}", task=task.id)
+            self._tell("merge-stopped", str(error), made_by=f"{task.id}/e{task.epoch}/{tip}/stopped", task=task.id)
+            self._stopped = True
             return
+        self._stopped = False
         self.complete(task, commit, evidence)
 
     def complete(self, task: Task, commit: str | None, evidence: Iterable[Evidence]) -> None:
