@@ -154,3 +154,21 @@ def test_a_command_that_runs_when_the_host_is_killed_does_not_outlive_it(reposit
                     break
                 threading.Event().wait(0.05)
             assert gone.is_set()
+
+
+def test_an_interrupted_command_is_not_run_again_by_itself(repository: Path, look: Look, tmp_path: Path) -> None:
+    fifo, once = tmp_path / "fifo", tmp_path / "once"
+    os.mkfifo(fifo)
+    command = f"test -e {once} && exit 0; touch {once}; echo started > {fifo}; sleep 600"
+    tasks = [{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}"}]
+    with served(crew(tasks, ("ada",))) as server:
+        env = environment(server.url, tmp_path / "state")
+        with started(repository, env, "run", "a change") as process:
+            assert fifo.read_text() == "started\n"
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate(timeout=30)
+        again = coterie(repository, env, "resume")
+        assert again.returncode == 0, again.stdout + again.stderr
+    records = read_journal(repository / ".coterie/main/members/ada/journal.jsonl")[0]
+    bash = [record.text for record in records if isinstance(record, Finished) and record.tool == "bash"]
+    assert bash[0].startswith("interrupted: it may have taken effect") and bash[1].startswith("exit code: 0")

@@ -41,7 +41,7 @@ def test_a_repository_without_a_commit_is_refused(tmp_path: Path) -> None:
 def test_what_git_says_of_another_owner_is_passed_on(root: Path) -> None:
     for path in (root, root / ".git"):
         os.chown(path, 12345, 12345)
-    with pytest.raises(UsageError, match="safe.directory"):
+    with pytest.raises(UsageError, match=r"safe\.directory"):
         find_repository(root)
 
 

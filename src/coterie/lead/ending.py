@@ -10,7 +10,7 @@ from coterie.errors import Refused
 from coterie.lead.checks import Checks
 from coterie.taskboard import Status, Task
 from coterie.teammates.cancel import Cancel
-from coterie.teammates.journal import Answered, Opened, Spent, read_journal
+from coterie.teammates.journal import Answered, Opened, Spent, whole_records
 from coterie.teammates.roster import Tokens
 from coterie.teammates.team import Ending as EndRecord
 from coterie.teammates.team import Runtime, Team
@@ -69,12 +69,12 @@ def exit_code_of(tasks: list[Task]) -> int:
 def spent_by_task(root: Path) -> dict[str | None, tuple[Tokens, float | None]]:
     """Tokens and dollars of each task (None: outside of any), from the journals. Takes no lock.
 
-    Dollars are None where the price of a model is not known.
+    Dollars are None where the price of a model is not known. Of a damaged journal what is whole before the damage.
     """
     spent: dict[str | None, tuple[Tokens, float | None]] = {}
     for path in sorted((root / "members").glob("*/journal.jsonl")):
         task: str | None = None
-        for record in read_journal(path)[0]:
+        for record in whole_records(path)[0]:
             if isinstance(record, Opened):
                 task = record.task
             elif isinstance(record, Answered | Spent):

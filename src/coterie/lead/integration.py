@@ -133,9 +133,7 @@ class Queue:
                 task, f"merge conflict with what was merged meanwhile, in {', '.join(paths)}", tip, evidence=[conflict]
             )
             return
-        commit = self._made.get(
-            (result.commit, tip)
-        )  # not made and checked again
+        commit = self._made.get((result.commit, tip))  # not made and checked again
         if commit is None:
             commit = self._made[(result.commit, tip)] = self._commit(task, merge, result.commit, result.summary, tip)
         evidence = self.checks.on(commit, commands, cancel=cancel)

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from coterie.lead.ending import Ending
 from coterie.lead.tools import LEAD_TOOLS
 from coterie.mailbox import Message
+from coterie.teammates.journal import Opened
 from coterie.teammates.member import Member, prompt
 from coterie.teammates.roster import MemberRecord, Status
 from coterie.teammates.team import Runtime
@@ -116,6 +117,10 @@ class Lead(Member):
             ]
         )
 
-    def summary(self, opened: object) -> str:
+    def opening_again(self, opened: Opened) -> str:
         """After a compaction: goal, team, board and requests come from disk again."""
-        return super().summary(opened).replace(getattr(opened, "opening", ""), self.opening(), 1)  # type: ignore[arg-type]  # the base narrows it
+        return self.opening()
+
+    def stuck(self, reason: str) -> None:
+        """Without a lead nobody splits or decides: stop in order, and a resume tries again."""
+        self.runtime.stop(f"the lead cannot go on: {reason}", 1)

@@ -105,10 +105,11 @@ def open_team(root: Path, *, process: str | None = None) -> Team:
     repository = find_repository(root.parent.parent)
     bell = Bell(root / "processes", process)
     events = Events(root / "events.jsonl")
-    roster = Roster(root, on_change=bell.ring)
 
     def report(text: str) -> None:
         events.say("repair", text)
+
+    roster = Roster(root, on_change=bell.ring, report=report)
 
     def recipient(name: str) -> Recipient | None:
         if name == HUMAN:

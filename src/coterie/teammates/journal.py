@@ -165,10 +165,14 @@ def decode_line(line: bytes) -> Record | None:
 
 
 class Journal:
-    """One journal file, read once and then appended to by its one owner (the member's host)."""
+    """One journal file, read once and then appended to by its one owner (the member's host).
 
-    def __init__(self, path: Path) -> None:
+    instance: the life that goes on with it. What an earlier life of the name left in the middle is not its own.
+    """
+
+    def __init__(self, path: Path, *, instance: str | None = None) -> None:
         self.path = path
+        self.instance = instance
         self.records, torn = read_journal(path)
         self.torn = torn
         if torn:
@@ -183,8 +187,11 @@ class Journal:
 
     def append(self, record: Record) -> Record:
         """Give the record its number and time, make it durable, and return it."""
-        stamped: Record = record.model_copy(update={"seq": self.next_seq, "at": files.now()})
-        files.append(self.path, encode_line(stamped))
+        line = encode_line(record.model_copy(update={"seq": self.next_seq, "at": files.now()}))
+        stamped = decode_line(line)  # what is said to the model is what a restart would read, to the byte
+        if stamped is None:
+            raise DamagedJournal(f"{self.path}: record {self.next_seq} cannot be written so that it is read again")
+        files.append(self.path, line)
         self.records.append(stamped)
         self._note(stamped)
         return stamped
@@ -198,10 +205,11 @@ class Journal:
         return message_id in self._seen
 
     def conversation(self) -> list[Record]:
-        """The records of the latest conversation, its `Opened` first; empty before the first."""
+        """The records of this life's latest conversation, its `Opened` first; empty before the first."""
         for index in range(len(self.records) - 1, -1, -1):
-            if isinstance(self.records[index], Opened):
-                return self.records[index:]
+            record = self.records[index]
+            if isinstance(record, Opened):
+                return self.records[index:] if self.instance in (None, record.instance) else []
         return []
 
 
@@ -210,21 +218,31 @@ def read_journal(path: Path) -> tuple[list[Record], int]:
 
     Raises `DamagedJournal` where a record before the last is damaged or a number is missing.
     """
+    found, torn, fault = whole_records(path)
+    if fault is not None:
+        raise DamagedJournal(fault)
+    return found, torn
+
+
+def whole_records(path: Path) -> tuple[list[Record], int, str | None]:
+    """As `read_journal`, for whoever adds up: where it is damaged, what is whole before that, and what is wrong."""
+    found: list[Record] = []
     try:
         data = files.read_bytes(path, limit=1 << 30)
     except FileNotFoundError:
-        return [], 0
-    found: list[Record] = []
+        return found, 0, None
+    except files.Unreadable as error:
+        return found, 0, str(error)
     lines = data.splitlines(keepends=True)
     for index, line in enumerate(lines):
         record = decode_line(line)
         if record is None and index == len(lines) - 1:
-            return found, len(line)
+            return found, len(line), None
         expected = found[-1].seq + 1 if found else 1
         if record is None or record.seq != expected:
-            raise DamagedJournal(f"{path}: line {index + 1} is not the whole record number {expected}")
+            return found, 0, f"{path}: line {index + 1} is not the whole record number {expected}"
         found.append(record)
-    return found, 0
+    return found, 0, None
 
 
 def messages(records: Sequence[Record]) -> list[dict[str, Any]]:

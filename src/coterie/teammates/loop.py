@@ -20,6 +20,7 @@ from coterie.teammates.journal import (
     Started,
     Told,
     messages,
+    tool_calls,
     unanswered,
 )
 from coterie.teammates.model import (
@@ -29,6 +30,7 @@ from coterie.teammates.model import (
     ModelRequest,
     Paused,
     PromptTooLong,
+    UnknownModel,
     Wait,
 )
 from coterie.teammates.tool import BadArguments, Call, Tool, ToolResult
@@ -41,7 +43,8 @@ __all__ = ["Loop"]
 SAME_FAILURES = 3  # in a row are told to the lead
 TOO_MANY_FAILURES = 10  # in a row end the stretch: what goes on like this only costs money
 TODO_TURNS = 3
-GO_ON = 5  # times in a row that an answer without an end is continued
+GO_ON = 5  # times in a row that an answer without an end, or whose calls are not run, is continued
+RESULT_CAP = 120_000  # characters of one result: a tool has its own, smaller one; this keeps the conversation alive
 
 
 class Loop:
@@ -153,6 +156,8 @@ class Loop:
                 stop(f"the model's server asks to wait too long: {error}", 7)
                 return None
             except (KeyOrBilling, UsageError) as error:
+                if isinstance(error, UnknownModel) and first.model != member.runtime.settings.model:
+                    raise  # the lead chose it for this member: that is no reason to stop everybody
                 stop(str(error), error.exit_code)
                 return None
             except BadRequest as error:
@@ -202,13 +207,14 @@ class Loop:
     def act(self, answer: Answered) -> None:
         """Run the calls of an answer in order, then say what the turn still has to be told."""
         calls = [block for block in answer.content if block.get("type") == "tool_use"]
+        hopeless = self.not_run() >= GO_ON
         for index, block in enumerate(calls):
             if answer.stop_reason == "max_tokens":
-                self.result(
-                    block, ToolResult("not run: your answer was cut off at its limit. Make smaller calls", True)
-                )
+                text = "not run: your answer was cut off at its limit. Make smaller calls"
+                self.result(block, ToolResult(text, is_error=True, ends=hopeless))
             elif answer.stop_reason != "tool_use":
-                self.result(block, ToolResult(f"not run: the answer ended with {answer.stop_reason}", True))
+                text = f"not run: the answer ended with {answer.stop_reason}"
+                self.result(block, ToolResult(text, is_error=True, ends=hopeless))
             elif why := self.interruption():
                 self.result(block, ToolResult(f"not executed: {why}", True))
             else:
@@ -272,7 +278,7 @@ class Loop:
                 instance=self.member.instance,
                 call=block["id"],
                 tool=block["name"],
-                text=result.text,
+                text=_capped(result.text),
                 is_error=result.is_error,
                 ends=result.ends,
             )
@@ -284,7 +290,8 @@ class Loop:
         answer, calls = unanswered(self.journal.conversation())
         if answer is None:
             return
-        started = {each.call for each in self.journal.conversation() if isinstance(each, Started)}
+        records = self.journal.conversation()
+        started = {each.call for each in records if isinstance(each, Started) and each.seq > answer.seq}
         order = [block["id"] for block in answer.content if block.get("type") == "tool_use"]
         for block in calls:
             tool = self.member.tools.get(block["name"])
@@ -305,6 +312,18 @@ class Loop:
             if isinstance(record, Delivered):
                 break
             times += isinstance(record, Told) and record.reason == reason
+        return times
+
+    def not_run(self) -> int:
+        """How many answers in a row, up to the last, had calls that were not run since the answer was not whole."""
+        times = 0
+        for record in reversed(self.journal.conversation()):
+            if isinstance(record, Delivered):
+                break
+            if isinstance(record, Answered):
+                if record.stop_reason == "tool_use" or not tool_calls(record):
+                    break
+                times += 1
         return times
 
     def report(self) -> str:
@@ -354,6 +373,14 @@ class Loop:
             if before != last[:1]:  # said once for a row
                 text = f"{self.member.name} fails again and again: {block['name']}: {last[0][2][:500]}"
                 self.member.tell_lead("repeated-failure", text, made_by=f"{key}/repeated")
+
+
+def _capped(text: str) -> str:
+    """A result that the conversation can hold, head and tail."""
+    if len(text) <= RESULT_CAP:
+        return text
+    half = RESULT_CAP // 2
+    return f"{text[:half]}\n(… {len(text) - 2 * half} characters are left out …)\n{text[-half:]}"
 
 
 def _collect(record: Record, inputs: dict[str, Any], results: list[tuple[str, Any, str, bool]]) -> None:

@@ -38,7 +38,7 @@ class Member:
         self.instance = record.instance
         self.record = record
         self.folder = self.team.roster.folder(self.name)
-        self.journal = Journal(self.folder / "journal.jsonl")
+        self.journal = Journal(self.folder / "journal.jsonl", instance=self.instance)
         self.turn = 0
         self.halt = Cancel()  # what it does now has to end: its task was taken, or its life is being ended
         self.urgent = Cancel()  # a running tool has to end, since an urgent message waits
@@ -79,6 +79,7 @@ class Member:
         """A fault of ours: this member's life ends, and everybody is told. The others go on."""
         reason = f"{type(error).__name__}: {error}"
         self.over = True
+        self.runtime.commands.stop_all(self.instance)
         with contextlib.suppress(CoterieError, OSError):
             self.say("warning", f"{self.name} failed: {reason}")
             self.update(status=Status.FAILED, reason=reason[:500])
@@ -176,13 +177,17 @@ class Member:
             if block.get("type") == "text"
         ]
         parts = [
-            opened.opening,
+            self.opening_again(opened),
             "# So far\nThis conversation was too long and begins again. What you said last:",
             "\n\n".join(texts)[-8000:],
             f"Your list:\n{todo}" if todo else "",
             "What you changed is in your worktree: inspect it before you go on.",
         ]
         return "\n\n".join(part for part in parts if part)
+
+    def opening_again(self, opened: Opened) -> str:
+        """What a conversation began with, without the summaries of earlier compactions."""
+        return opened.opening.partition("\n\n# So far\n")[0]
 
     # ------------------------------------------------------------ hooks of the loop
 
@@ -224,15 +229,20 @@ class Member:
     def look(self) -> None:
         """Called whenever something changed, from another thread: end what must not go on."""
         acting = self._acting
-        if acting is None:
-            return
-        if any(each.urgent for each in self.team.mail.waiting(self.name)):
+        if acting is not None and any(each.urgent for each in self.team.mail.waiting(self.name)):
             self.urgent.set("interrupted by an urgent message")
-        tool, cancel = acting
-        if tool.effect is Effect.CHANGES:
-            why = refusal(tool.effect, self.plan_state(), self.holding())
-            if why is not None:
-                cancel.set(why)
+        changing = acting is not None and acting[0].effect is Effect.CHANGES
+        if not changing and not self.runtime.commands.running(self.instance):
+            return
+        try:
+            why = refusal(Effect.CHANGES, self.plan_state(), self.holding())
+        except CoterieError as error:  # what it holds cannot be told: nothing is changed meanwhile
+            why = str(error)
+        if why is None:
+            return
+        if acting is not None and changing:
+            acting[1].set(why)
+        self.runtime.commands.stop_all(self.instance, why)  # in the background too
 
     # ------------------------------------------------------------ mail it sends
 

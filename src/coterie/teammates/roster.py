@@ -7,12 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coterie import files
 from coterie.errors import CoterieError, NewerSchema, Refused
 
-__all__ = ["HUMAN", "MemberRecord", "Roster", "Status", "Tokens", "UnknownMember"]
+__all__ = ["HUMAN", "MemberRecord", "Roster", "Status", "Tokens", "UnknownMember", "parse_member"]
 
 HUMAN = "human"
 
@@ -59,7 +59,7 @@ class MemberRecord(BaseModel):
 
     schema_: Literal[1] = Field(default=1, alias="schema")
     name: str
-    instance: str = Field(description="name#life, as in ada#2")
+    instance: str = Field(pattern=r"^[a-z][a-z0-9-]{0,31}#[1-9][0-9]{0,8}$", description="name#life, as in ada#2")
     role: str | None = Field(default=None, description="what a task's role has to be for this member to claim it")
     model: str
     prompt: str = Field(default="", description="what the lead told this member at spawning, for all its tasks")
@@ -84,35 +84,63 @@ class MemberRecord(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
 
-class Roster:
-    """The members of one team, as their files say. Every change is made under the team's lock."""
+def parse_member(data: dict[str, Any], path: Path) -> MemberRecord:
+    """The member in `data`, as it stands in `members/<name>/member.json`. Unknown fields are kept.
 
-    def __init__(self, root: Path, *, on_change: Callable[[], None] = lambda: None) -> None:
+    Raises `NewerSchema`, or `Unreadable` with the path to the field that is wrong.
+    """
+    name = path.parent.name
+    if isinstance(schema := data.get("schema"), int) and schema > 1:
+        raise NewerSchema(f"member {name} was written by a newer Coterie (schema {schema}, known is 1): upgrade")
+    try:
+        record = MemberRecord.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise files.Unreadable(path, f"field {where}: {first['msg']}") from None
+    if record.name != name or record.instance.partition("#")[0] != name:
+        raise files.Unreadable(path, f"field instance: expected a life of {name}, found {record.instance}")
+    return record
+
+
+class Roster:
+    """The members of one team, as their files say. Every change is made under the team's lock.
+
+    report: told of a record that was set aside because it could not be read.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        on_change: Callable[[], None] = lambda: None,
+        report: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.root = root
         self._lock = root / "lock"
         self._on_change = on_change
+        self._report = report
+        self._written: dict[str, MemberRecord] = {}  # what this process wrote last, should a file be spoiled
 
     def folder(self, name: str) -> Path:
         return self.root / "members" / name
 
     def get(self, name: str) -> MemberRecord:
-        """The member as it is now. Takes no lock. Raises `UnknownMember`."""
+        """The member as it is now. Takes no lock. Raises `UnknownMember`, `Unreadable`, `NewerSchema`."""
+        path = self.folder(name) / "member.json"
         try:
-            record = files.read_json(self.folder(name) / "member.json")
+            return parse_member(files.read_json(path), path)
         except FileNotFoundError:
             known = ", ".join(each.name for each in self.all()) or "nobody yet"
             raise UnknownMember(f"no member is called {files.clean(name, 60)!r}. On the team: {known}") from None
-        if record.get("schema", 1) != 1:
-            raise NewerSchema(f"member {name} was written by a newer Coterie: upgrade to change it")
-        return MemberRecord.model_validate(record)
 
     def all(self) -> list[MemberRecord]:
         """Every member that was ever spawned, the lead first, then by name."""
         found = []
         for path in sorted((self.root / "members").glob("*/member.json")):
             try:
-                found.append(MemberRecord.model_validate(files.read_json(path)))
-            except (CoterieError, ValueError, FileNotFoundError):
+                found.append(parse_member(files.read_json(path), path))
+            except (CoterieError, FileNotFoundError):
                 continue  # the audit reports it; the others go on
         return sorted(found, key=lambda each: (each.name != "lead", each.name))
 
@@ -169,14 +197,14 @@ class Roster:
             for each in ("tmp", "new", "cur"):
                 files.make_folder(self.root / "mail" / name / each)
             files.make_folder(self.folder(name))
-            files.write_json(self.folder(name) / "member.json", record.encode())
+            self._write(record)
         self._on_change()
         return record
 
     def update(self, name: str, instance: str, **changes: Any) -> MemberRecord:
         """Change fields of a living member. Refused if `instance` is no longer the latest life of that name."""
         with files.locked(self._lock):
-            before = self.get(name)
+            before = self._take(name)
             if before.instance != instance:
                 raise Refused(f"{instance} is over: {name} is {before.instance} now")
             after = before.model_copy(update=changes)
@@ -184,7 +212,23 @@ class Roster:
                 after = after.model_copy(update={"since": files.now()})
             if after == before:
                 return before
-            files.write_json(self.folder(name) / "member.json", after.encode())
+            self._write(after)
         if after.status != before.status:
             self._on_change()
         return after
+
+    def _take(self, name: str) -> MemberRecord:
+        """The member as it is, under the lock. A spoiled file is set aside for what this process wrote last."""
+        try:
+            return self.get(name)
+        except files.Unreadable as error:
+            if name not in self._written:
+                raise
+            path = self.folder(name) / "member.json"
+            self._report(f"{error}: it is in {files.set_aside(path)} now, the last record is restored")
+            files.write_json(path, self._written[name].encode())
+            return self._written[name]
+
+    def _write(self, record: MemberRecord) -> None:
+        files.write_json(self.folder(record.name) / "member.json", record.encode())
+        self._written[record.name] = record

@@ -177,8 +177,12 @@ class Teammate(Member):
         task = self.mine()
         self.tell_lead("stuck", f"{self.name} cannot go on: {reason}", made_by=f"{self.instance}/{self.turn}/stuck")
         if task is not None and task.status is TaskStatus.IN_PROGRESS:
-            self.let_go(task)
-            self.team.board.give_up(task.id, task.epoch, by=self.name, reason=reason[:2000])
+            kept = self.let_go(task)
+            self.team.board.give_up(task.id, task.epoch, by=self.name, reason=reason[:2000] + kept)
+        else:  # only mail was to be read: what comes next begins anew
+            here = task if task is not None and self.conversation_of(task) else None
+            at = (here.id, here.epoch) if here is not None else (None, None)
+            self.open_conversation("stuck", "", task=at[0], epoch=at[1])
         self.halt.set(reason)
 
     # ------------------------------------------------------------ what the gate asks

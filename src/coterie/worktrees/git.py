@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import CoterieError, EnvironmentFault, UsageError
 
-__all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository"]
+__all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository", "leads_to"]
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
 ZERO = ""  # as the old value of a ref: it must not exist (in SHA-1 and SHA-256 repositories alike)
@@ -119,6 +119,8 @@ class Git:
         """As `run`, with the exit code before the text."""
         pins = {"GIT_DIR": str(self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}
         if where is not None:
+            if not leads_to(where.metadata, self.common_dir):  # git looks for refs there, whatever GIT_COMMON_DIR says
+                raise GitError(argv, 128, f"{where.metadata}/commondir was changed: it has to be ../..")
             pins |= {"GIT_DIR": str(where.metadata), "GIT_WORK_TREE": str(where.path)}
         if index is not None:
             pins["GIT_INDEX_FILE"] = str(index)
@@ -329,6 +331,17 @@ def _main_checkout(start: Path, common: Path) -> Path:
     if Path(git_dir) != common or not top:
         raise UsageError(f"the main checkout of {common} cannot be told from here: start Coterie in it")
     return Path(top)
+
+
+def leads_to(metadata: Path, common_dir: Path) -> bool:
+    """Whether a worktree's metadata belong to the repository in `common_dir`."""
+    try:
+        said = (metadata / "commondir").read_text(encoding="utf-8", errors="surrogateescape").strip()
+    except FileNotFoundError:
+        said = "."  # the repository's own
+    except OSError:
+        return False
+    return said == "../.." or (metadata / said).resolve() == common_dir.resolve()
 
 
 def _mark(path: Path) -> tuple[int, ...] | None:

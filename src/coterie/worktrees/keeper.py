@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from coterie import files
 from coterie.errors import EnvironmentFault, Refused
 from coterie.worktrees.errors import NotBound, Unmergeable
-from coterie.worktrees.git import ZERO, Git, Repository, Where
+from coterie.worktrees.git import ZERO, Git, Repository, Where, leads_to
 from coterie.worktrees.joining import Joined, conflict_marks, join, joined, joined_ref, rejoin
 from coterie.worktrees.places import branch_of, integration_ref
 from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, reads
@@ -107,8 +107,7 @@ class Keeper:
             raise NotBound(f"{path} is not a worktree that git knows: it was removed or changed. Nothing is done in it")
         if reads(path / ".git") != f"gitdir: {where.metadata}":
             raise NotBound(f"{path}/.git was changed: it has to lead to {where.metadata}")
-        common = where.metadata / (reads(where.metadata / "commondir") or ".")
-        if common.resolve() != self.git.common_dir.resolve():
+        if not leads_to(where.metadata, self.git.common_dir):
             raise NotBound(f"{where.metadata}/commondir was changed: it has to lead to {self.git.common_dir}")
         self._on_branch(where, branch)
         if not path.is_dir() or path.is_symlink():
@@ -142,10 +141,20 @@ class Keeper:
                 argv = ("--no-checkout", "--detach", "--lock", "--reason", reason, "--", str(path), commit)
                 self.git.run("worktree", "add", *argv)
             where = self._need(name)
+        self._lead_back(where)
         if not (where.metadata / "index").exists():  # git writes it when all the files are there
             self._drop_locks(where)
             self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
         return where
+
+    def _lead_back(self, where: Where) -> None:
+        """Undo what somebody wrote to lead a worktree to another repository."""
+        if not leads_to(where.metadata, self.git.common_dir):
+            files.write_bytes(where.metadata / "commondir", b"../..\n")
+            self._report(f"{where.metadata}/commondir had been changed: it leads to the repository again")
+        if reads(where.path / ".git") != f"gitdir: {where.metadata}":
+            files.write_bytes(where.path / ".git", os.fsencode(f"gitdir: {where.metadata}\n"))
+            self._report(f"{where.path}/.git had been changed: it leads to the repository again")
 
     def _clear_place(self, path: Path) -> None:
         """Make room for a worktree. What lies there is moved aside, unless it is what a killed `worktree add` left."""
@@ -218,13 +227,17 @@ class Keeper:
     def snapshot(self, name: str, *, label: str) -> Snapshot | None:
         """Keep what is not committed; None if the worktree is clean or not there."""
         where = self.where(name)
-        return None if where is None else snapshot(self.git, where, team=self.team, label=label)
+        if where is None:
+            return None
+        self._lead_back(where)
+        return snapshot(self.git, where, team=self.team, label=label)
 
     def close(self, name: str) -> Snapshot | None:
         """End a binding: what is not committed is kept, then the worktree is clean and detached at the tip."""
         where = self.where(name)
         if where is None:
             return None
+        self._lead_back(where)
         kept = snapshot(self.git, where, team=self.team, label=f"{name}/closed")
         self._settle(where, self.tip())
         return kept
@@ -310,8 +323,6 @@ class Keeper:
     def reader(self, name: str, commit: str) -> Path:
         """A detached worktree with exactly the files of `commit`, ignored ones of earlier commits removed too."""
         where = self._ensure(name, commit)
-        if reads(where.path / ".git") != f"gitdir: {where.metadata}":
-            files.write_bytes(where.path / ".git", os.fsencode(f"gitdir: {where.metadata}\n"))
         self._settle(where, commit, ignored_too=True)
         return where.path
 
@@ -323,6 +334,7 @@ class Keeper:
                 self._registry.drop_halves(name, self.path(name))
         for name in names:
             if (where := self.where(name)) is not None:
+                self._lead_back(where)
                 self._drop_locks(where)
                 drop_temporary(where)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import Refused
-from coterie.worktrees.git import Git, GitError
+from coterie.worktrees.git import Git
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.keeper import Keeper
 from coterie.worktrees.places import branch_of
@@ -77,21 +78,17 @@ class Merger:
         return self.git.commit_tree(merge.tree, [tip, head], f"{message.rstrip()}\n\n{last}\n", author=author)
 
     def advance(self, old: str, new: str) -> None:
-        """Move the integration branch from `old` to `new`. Refused if it is not at `old`, or is checked out."""
+        """Move the integration branch from `old` to `new`.
+
+        Raises `GitError` if it is not at `old`, `Refused` if somebody has checked it out.
+        """
         ref = self.keeper.integration
         for entry in self.git.run("worktree", "list", "--porcelain", "-z").split("\0\0"):
             lines = entry.split("\0")
             if f"branch {ref}" in lines and not any(line.startswith("prunable") for line in lines):
                 place = lines[0].removeprefix("worktree ")
                 raise Refused(f"{ref} is checked out in {place}: switch that to another branch, the queue goes on then")
-        try:
-            self.git.update_ref(ref, new, old)
-        except GitError:
-            if (now := self.git.resolve(ref)) == old:
-                raise
-            raise Refused(
-                f"{ref} was moved by somebody: expected {old}, found {now}. The merge is computed again"
-            ) from None
+        self.git.update_ref(ref, new, old)
 
     def find_merged(self, *, task: str, epoch: int, head: str, base: str) -> str | None:
         """The commit on the first-parent line `base..tip` that merged exactly this; None if there is none."""
@@ -136,7 +133,7 @@ class Merger:
 
 def _trailers(body: str) -> dict[str, str]:
     """The last paragraph of a message, if all of it is trailers."""
-    last = body.strip().split("\n\n")[-1].split("\n")
+    last = re.split(r"\n{2,}", body.strip())[-1].split("\n")
     pairs = [line.partition(": ") for line in last]
     return {key: value for key, mark, value in pairs} if all(mark for _, mark, _ in pairs) else {}
 

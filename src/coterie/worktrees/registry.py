@@ -11,16 +11,9 @@ from coterie.worktrees.git import Where
 
 __all__ = ["Registry", "drop_locks", "drop_merge_state", "reads"]
 
-_STATE: tuple[str, ...] = (
-    "AUTO_MERGE",
-    "CHERRY_PICK_HEAD",
-    "MERGE_HEAD",
-    "MERGE_MODE",
-    "MERGE_MSG",
-    "MERGE_RR",
-    "REBASE_HEAD",
-)
-_STATE += ("REVERT_HEAD", "SQUASH_MSG", "BISECT_HEAD", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS")
+_STATE: tuple[str, ...] = ("AUTO_MERGE", "CHERRY_PICK_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR")
+_STATE += ("REBASE_HEAD", "REVERT_HEAD", "SQUASH_MSG")
+_STATE += ("BISECT_HEAD", "BISECT_LOG", "BISECT_NAMES", "BISECT_START", "BISECT_TERMS")
 _STATE_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
 
 
