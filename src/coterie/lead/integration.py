@@ -135,13 +135,14 @@ class Queue:
             return
         commit = self._made.get((result.commit, tip))  # not made and checked again
         if commit is None:
-            commit = self._made[(result.commit, tip)] = self._commit(task, merge, result.commit, result.summary, tip)
+            commit = self._made[(result.commit, tip)] = self.commit(task, merge, result.commit, result.summary, tip)
         evidence = self.checks.on(commit, commands, cancel=cancel)
         if self.judged_red(task, tip, evidence, cancel):
             return
         self.move(task, tip, commit, evidence)
 
-    def _commit(self, task: Task, merge: Merge, head: str, summary: str, tip: str) -> str:
+    def commit(self, task: Task, merge: Merge, head: str, summary: str, tip: str) -> str:
+        """The merge as a commit with the queue's trailers. Nothing points to it yet."""
         team = self.team
         plan = team.requests.plan_of(task.id, task.epoch) if task.requires_plan else None
         return team.merger.commit_merge(

@@ -12,11 +12,11 @@ from coterie.lead.integration import send_returned
 from coterie.mailbox import Message, send_owed
 from coterie.taskboard import Status
 from coterie.teammates.commands import ProcessMark, kill_leftovers
-from coterie.teammates.journal import DamagedJournal, Journal, Started, Undelivered, read_journal
+from coterie.teammates.journal import DamagedJournal, Journal, Started, Undelivered, whole_records
 from coterie.teammates.roster import MemberRecord
 from coterie.teammates.team import Team
 
-__all__ = ["recover"]
+__all__ = ["recover", "release_orphans", "settle_ended"]
 
 _TEMP = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{12})-\d+\.tmp")
 
@@ -28,7 +28,7 @@ def recover(team: Team) -> None:
     _drop_dead_processes(team)
     members = team.roster.all()
     team.keeper.heal(sorted({each.name for each in members if each.name != "lead"} | {"lead", "queue"}))
-    _release_orphans(team, members)
+    release_orphans(team, members)
     _settle_mail(team, members)
 
 
@@ -40,10 +40,7 @@ def _end_leftovers(team: Team) -> None:
     """Commands of dead hosts that still run."""
     marks: list[ProcessMark] = []
     for path in sorted((team.root / "members").glob("*/journal.jsonl")):
-        try:
-            records = read_journal(path)[0]
-        except DamagedJournal:
-            continue
+        records = whole_records(path)[0]
         marks += [ProcessMark(**record.process) for record in records if isinstance(record, Started) and record.process]
     for mark in kill_leftovers(marks, unproved=lambda mark, reason: _say(team, f"{mark.command_id}: {reason}")):
         _say(team, f"ended what a dead host left running: {mark.command_id} (pid {mark.pid})")
@@ -70,8 +67,11 @@ def _drop_dead_processes(team: Team) -> None:
             _say(team, f"the host process {lock.stem} is gone")
 
 
-def _release_orphans(team: Team, members: list[MemberRecord]) -> None:
-    """A task in progress whose owner's life has ended goes back to the board."""
+def release_orphans(team: Team, members: list[MemberRecord]) -> None:
+    """A task in progress whose owner's life has ended goes back to the board, its work kept.
+
+    The thread of that life, if it was one of this host, has ended.
+    """
     living = {each.instance for each in members if not each.status.over}
     for task in team.board.tasks():
         claim = task.claim
@@ -97,13 +97,20 @@ def _settle_mail(team: Team, members: list[MemberRecord]) -> None:
         with contextlib.suppress(CoterieError):
             send_returned(team, task)
     for member in members:
-        if member.status.over and team.mail.has_mail(member.name):
-            path: Path = team.roster.folder(member.name) / "journal.jsonl"
-            _give_up_on_mail(team, member.name, member.instance, Journal(path))
+        settle_ended(team, member)
 
 
-def _give_up_on_mail(team: Team, name: str, instance: str, journal: Journal) -> None:
+def settle_ended(team: Team, member: MemberRecord) -> None:
+    """Mail that an ended life has not read is told back to its senders. The life's thread has ended."""
+    if not member.status.over or not team.mail.has_mail(member.name):
+        return
+    try:
+        journal = Journal(team.roster.folder(member.name) / "journal.jsonl")
+    except DamagedJournal as error:
+        _say(team, f"the unread mail of {member.instance} stays where it is: {error}")
+        return
+
     def undelivered(mail: list[Message]) -> None:
-        journal.append(Undelivered(instance=instance, ids=[each.id for each in mail]))
+        journal.append(Undelivered(instance=member.instance, ids=[each.id for each in mail]))
 
-    team.mail.end_of_life(name, instance=instance, seen=journal.seen, journal_undelivered=undelivered)
+    team.mail.end_of_life(member.name, instance=member.instance, seen=journal.seen, journal_undelivered=undelivered)

@@ -14,11 +14,11 @@ from typing import Any
 from coterie import files
 from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused, UsageError
 from coterie.lead.checks import Checks
-from coterie.lead.ending import Ending, write_report
+from coterie.lead.ending import OPEN, Ending, write_report
 from coterie.lead.integration import Queue
 from coterie.lead.lead import Lead
 from coterie.lead.opening import open_team, read_instructions
-from coterie.lead.recovery import recover
+from coterie.lead.recovery import recover, release_orphans, settle_ended
 from coterie.lead.stall import Stall
 from coterie.mailbox import RequestStatus
 from coterie.taskboard import Status as TaskStatus
@@ -29,6 +29,7 @@ from coterie.teammates.model import Model
 from coterie.teammates.roster import MemberRecord, Status
 from coterie.teammates.sandbox import NoSandbox, hide_process
 from coterie.teammates.settings import TeamSettings
+from coterie.teammates.team import Ending as EndRecord
 from coterie.teammates.team import Runtime, Team, TeamRecord
 from coterie.teammates.teammate import Teammate
 
@@ -63,7 +64,7 @@ def run_team(
     """
     del unsafe_no_sandbox  # accepted; there is no sandbox to refuse without yet, and every view says so
     record = TeamRecord.read(root)
-    if record.ended is not None:
+    if record.ended is not None and not _owes(root, record.ended):
         return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")
     if model is None and not api_key:
         raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
@@ -80,9 +81,10 @@ def run_team(
         ) from None
     host_hold = files.hold(processes / f"{process}.lock", info)
     try:
-        record = record.model_copy(update={"settings": settings})
-        record.write(root)
+        TeamRecord.read(root).model_copy(update={"settings": settings}).write(root)
         team = open_team(root, process=process)
+        if _open_tasks(team):
+            team.record.model_copy(update={"ended": None}).write(root)  # created or retried after the end
         team.events.watch(watch)
         with team.bell.open():
             return Run(team, settings, chosen, interactive=interactive).go()
@@ -90,6 +92,20 @@ def run_team(
         host_hold.release()
         files.remove(processes / f"{process}.lock")
         lead_hold.release()
+
+
+def _owes(root: Path, ended: EndRecord) -> bool:
+    """Whether an ended team still has something to do: open tasks, lives to end, or the report to write."""
+    try:
+        written = files.read_json(root / "report.json").get("summary") == ended.summary
+    except (FileNotFoundError, files.Unreadable):
+        written = False
+    team = open_team(root)
+    return not written or bool(team.roster.living()) or _open_tasks(team)
+
+
+def _open_tasks(team: Team) -> bool:
+    return any(task.status in OPEN for task in team.board.tasks())
 
 
 def _real_model(settings: TeamSettings, api_key: str | None) -> Model:
@@ -134,6 +150,7 @@ class Run:
         self.ending = Ending(self.runtime, self.checks)
         self.queue = Queue(self.runtime, self.checks)
         self.members: dict[str, Member] = {}
+        self._swept: set[str] = set()  # lives whose thread has ended, and what they held was looked after
         self.stall = Stall(self.runtime, self.queue, self.members, interactive=interactive)
 
     def go(self) -> Outcome:
@@ -142,8 +159,11 @@ class Run:
         with _signals(self.runtime), self.runtime.commands:
             team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
             team.events.say("warning", self.runtime.commands.sandbox.detail)
-            with contextlib.suppress(Refused):
-                team.roster.spawn("lead", model=self.runtime.settings.model, made_by=f"{team.name}/lead")
+            if team.record.ended is not None:  # killed after it had ended: lives and the report are still owed
+                self.runtime.finished.set("finished")
+            else:
+                with contextlib.suppress(Refused):  # it lives; after a fault its next life begins
+                    team.roster.spawn("lead", model=self.runtime.settings.model)
             team.keeper.create_integration(team.record.base.commit)
             recover(team)
             self.queue.thread.start()
@@ -164,6 +184,7 @@ class Run:
         try:
             while not stop.is_set():
                 seen = self.team.bell.count()
+                self.sweep()
                 self.start_members()
                 if finished.is_set() and not any(each.thread.is_alive() for each in self.members.values()):
                     return
@@ -178,16 +199,34 @@ class Run:
         """A thread for every living member that has none."""
         for record in self.team.roster.living():
             running = self.members.get(record.name)
-            if running is not None and running.instance == record.instance:
-                continue
+            if running is not None and (running.instance == record.instance or running.thread.is_alive()):
+                continue  # two lives of a name never write its journal at once
             try:
                 member = self._member(record)
             except CoterieError as error:
                 self.team.events.say("warning", f"{record.name} cannot be resumed: {error}", member=record.name)
                 self.team.roster.update(record.name, record.instance, status=Status.FAILED, reason=str(error)[:500])
+                self._sweep(record.instance)
                 continue
             self.members[record.name] = member
             member.thread.start()
+
+    def sweep(self) -> None:
+        """A life that has failed leaves nothing in hand: its task goes back to the board, its mail to the senders."""
+        for member in list(self.members.values()):
+            if member.over and not member.thread.is_alive() and member.instance not in self._swept:
+                self._swept.add(member.instance)
+                self._sweep(member.instance)
+
+    def _sweep(self, instance: str) -> None:
+        team = self.team
+        record = team.roster.get(instance.partition("#")[0])
+        if record.instance == instance and not record.status.over:  # it could not even say so
+            record = team.roster.update(record.name, instance, status=Status.FAILED, reason="see the events")
+        if record.status is Status.FAILED:
+            self.runtime.commands.stop_all(instance)
+            release_orphans(team, team.roster.all())
+            settle_ended(team, record)
 
     def _member(self, record: MemberRecord) -> Member:
         if record.name == "lead":
@@ -206,11 +245,13 @@ class Run:
                 )
         for request in team.requests.all():
             if request.kind == "split" and request.status is RequestStatus.REJECTED:
-                self._drop_split(request.id)
+                with contextlib.suppress(Refused):  # somebody moved one of its tasks: the next look sees it
+                    self._drop_split(request.id)
         self.queue.look()
         for member in list(self.members.values()):
             if member.thread.is_alive():
-                member.look()
+                with contextlib.suppress(CoterieError):  # a file that is being rewritten is read again soon
+                    member.look()
                 if self.runtime.finished.is_set() and member.name != "lead":
                     member.halt.set("the team has finished")
 

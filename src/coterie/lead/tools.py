@@ -27,10 +27,9 @@ def _create(member: Any, given: CreateTasks, call: Call) -> str:
     settings: TeamSettings = member.runtime.settings
     plans = settings.plans_in_force
     tasks = given.tasks
-    if plans != "lead":
-        tasks = [each.model_copy(update={"requires_plan": plans == "all"}) for each in tasks]
     request = None
     if settings.splits == "human":
+        member.team.board.expect_creatable(tasks)  # nobody is asked about tasks that cannot be
         request = member.team.requests.propose_split(
             sender=member.name,
             sender_instance=member.instance,

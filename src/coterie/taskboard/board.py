@@ -98,6 +98,24 @@ class Board(Changing):
 
         return self._locked(act)
 
+    def expect_creatable(self, specs: Sequence[NewTask]) -> None:
+        """Raise what `create` would raise for these now. Changes nothing."""
+
+        def act() -> None:
+            entries = self._shelf.index.entries
+            first = self._shelf.next_number()
+            created(
+                specs,
+                first,
+                on_board=lambda task: task in entries,
+                by="runtime",
+                made_by=None,
+                split=None,
+                requires_plan_default=False,
+            )
+
+        self._locked(act)
+
     def claim(self, *, owner: str, instance: str, role: str | None = None, made_by: str | None = None) -> Task | None:
         """The next ready task becomes `owner`'s, in a new epoch; None if there is none for it.
 

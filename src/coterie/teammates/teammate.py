@@ -22,6 +22,7 @@ from coterie.teammates.tools import TEAMMATE_TOOLS
 __all__ = ["Teammate"]
 
 PROMPTS = Path(__file__).parent / "prompts"
+TOO_LATE = "the time to shut down is over"
 _SNAPSHOT = re.compile(r"snapshot ([0-9a-f]{40})")
 
 
@@ -40,7 +41,7 @@ class Teammate(Member):
     def do_next(self) -> bool:
         """Shutdown, then what was taken from it, its mail, its own unfinished assignment, the next ready task."""
         if (request := self.shutdown_request()) is not None:
-            self.shut_down(request, forced=self.halt.is_set())
+            self.shut_down(request, forced=self.halt.reason == TOO_LATE)
             return True
         if self.runtime.finished.is_set():
             self.leave("the team has finished")
@@ -246,6 +247,9 @@ class Teammate(Member):
         task = self.bound()
         if task is None or task.assignment is None or task.status is not TaskStatus.IN_PROGRESS:
             return
+        if self.team.keeper.where(self.name) is None:
+            self.team.keeper.open(self.name, task=task.id, epoch=task.epoch, base=task.assignment.base)
+            self.loop.tell("rebuilt", "Your directory was gone. It was rebuilt from your branch: look what is missing.")
         if self.team.keeper.needs_merge(self.name, task.assignment.base):
             conflicts = self.team.keeper.merge_in(
                 self.name, task=task.id, epoch=task.epoch, commit=task.assignment.base
@@ -323,7 +327,7 @@ class Teammate(Member):
         if request is not None and request.open:
             since = self._deadlines.setdefault(request.id, time.monotonic())
             if time.monotonic() - since >= (request.deadline_s or 0):
-                self.halt.set("the time to shut down is over")
+                self.halt.set(TOO_LATE)
         if self.record.task is not None and self.record.status is Status.WORKING:
             try:
                 task = self.team.board.get(self.record.task)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import stat
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from coterie import files
 from coterie.errors import Refused
+from coterie.teammates.cancel import Cancel
 from coterie.teammates.output import read_output
 from coterie.teammates.tool import Arguments, Call, Effect, Tool
 
@@ -22,6 +24,7 @@ FILE_CAP = 10 * 1024 * 1024  # bytes of a file that is read or written
 SHOWN = 30_000  # characters of one result
 LINES = 2000
 FOUND = 500
+SEARCH_TIME = 20.0  # seconds
 
 
 class OutsidePath(Refused):
@@ -70,6 +73,8 @@ def _write(root: Path, path: Path, given: str, text: str) -> None:
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             raise Refused(f"{given} is not a regular file: nothing was written")
+        if found.st_nlink > 1:
+            raise Refused(f"{given} is a hard link to a file that is somewhere else too: nothing was written")
         mode = stat.S_IMODE(found.st_mode)
     path.parent.mkdir(parents=True, exist_ok=True)
     files.deliver(root.parent / files.temp_name(path.name), path, data)
@@ -152,15 +157,6 @@ def _edit_file(member: Any, given: EditFile, call: Call) -> str:
     return f"edited {given.path}"
 
 
-def _walk(root: Path) -> Iterator[Path]:
-    """All regular files below, in order, without .git and without following links."""
-    for folder, folders, names in os.walk(root):
-        folders[:] = sorted(each for each in folders if each != ".git")
-        for name in sorted(names):
-            if name != ".git":
-                yield Path(folder) / name
-
-
 class Glob(Arguments):
     """Names of the files in your directory that match a pattern such as `src/**/*.py`."""
 
@@ -171,27 +167,8 @@ def _glob(member: Any, given: Glob, call: Call) -> str:
     root = member.directory()
     if given.pattern.startswith("/") or ".." in Path(given.pattern).parts:
         raise OutsidePath(f"expected a pattern inside your directory, found {given.pattern!r}")
-    try:
-        matching = _pattern(given.pattern)
-    except re.error as error:
-        raise Refused(f"{given.pattern!r} is not a pattern: {error}") from None
-    names = [str(path.relative_to(root)) for path in _walk(root)]
-    found = [name for name in names if matching.fullmatch(name)]
-    more = [f"({len(found) - FOUND} more: narrow the pattern)"] if len(found) > FOUND else []
-    return "\n".join([*found[:FOUND], *more]) or "no file matches"
-
-
-def _pattern(pattern: str) -> re.Pattern[str]:
-    """A path pattern as an expression: `**/` any folders, `*` and `?` within one name."""
-    parts = re.split(r"(\*\*/|\*\*|\*|\?|\[[^\]]+\])", pattern)
-    spelled = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile(
-        "".join(
-            spelled.get(part)
-            or (part.replace("[!", "[^") if part.startswith("[") and len(part) > 2 else re.escape(part))
-            for part in parts
-        )
-    )
+    wanted = {"search": "glob", "root": str(root), "glob": given.pattern, "most": FOUND}
+    return "\n".join(_search(wanted, given.pattern, call.cancel)) or "no file matches"
 
 
 class Grep(Arguments):
@@ -204,33 +181,40 @@ class Grep(Arguments):
 
 def _grep(member: Any, given: Grep, call: Call) -> str:
     root = member.directory()
-    try:
-        wanted = re.compile(given.pattern)
-        only = _pattern(given.glob) if given.glob else None
-    except re.error as error:
-        raise Refused(f"expected a regular expression, found {given.pattern!r}: {error}") from None
     start = inside(root, given.path) if given.path else root.resolve()
     if not start.exists():
         raise Refused(f"there is no {given.path}")
-    found: list[str] = []
-    for path in [start] if start.is_file() else _walk(start):
-        name = str(path.relative_to(root.resolve()))
-        if only is not None and not (only.fullmatch(name) or only.fullmatch(path.name)):
-            continue
-        if call.cancel.is_set():
-            raise Refused(f"ended: {call.cancel.reason}")
+    wanted: dict[str, Any] = {
+        "search": "grep",
+        "root": str(root.resolve()),
+        "start": str(start),
+        "wanted": given.pattern,
+    }
+    wanted |= {"glob": given.glob, "most": FOUND}
+    return "\n".join(_search(wanted, given.pattern, call.cancel))[:SHOWN] or "no line matches"
+
+
+def _search(wanted: dict[str, Any], pattern: str, cancel: Cancel) -> list[str]:
+    """Search in a process of its own, so that no pattern holds up the host. Refused: not a pattern, too slow."""
+    argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("searching.py"))]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env={}) as process:
+        unhook = cancel.on(process.kill)
         try:
-            data = files.read_bytes(path, limit=FILE_CAP)
-        except (files.Unreadable, OSError):
-            continue
-        if b"\0" in data[:8192]:
-            continue
-        for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
-            if wanted.search(line[:10_000]):
-                found.append(f"{name}:{number}: {line[:300]}")
-                if len(found) > FOUND:
-                    return "\n".join([*found[:FOUND], "(more: narrow the search)"])[:SHOWN]
-    return "\n".join(found)[:SHOWN] or "no line matches"
+            out, _ = process.communicate(json.dumps(wanted), timeout=SEARCH_TIME)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Refused(f"the search took more than {SEARCH_TIME:g} s and was ended: use a simpler pattern") from None
+        finally:
+            unhook()
+    if cancel.is_set():
+        raise Refused(f"ended: {cancel.reason}")
+    if process.returncode != 0:
+        raise Refused(f"the search failed with {process.returncode}: use bash with grep or find")
+    answer = json.loads(out)
+    if "wrong" in answer:
+        raise Refused(f"expected a pattern, found {pattern[:200]!r}: {answer['wrong']}")
+    return [str(each) for each in answer["found"]]
 
 
 READ_FILE = Tool("read_file", Effect.READS, ReadFile, _read)

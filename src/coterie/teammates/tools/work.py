@@ -173,7 +173,12 @@ class NewTasks(Arguments):
 
 
 def create(member: Any, tasks: list[NewTask], call: Call, *, split: str | None, plans: str) -> dict[str, str]:
-    """Put tasks on the board; a repeated call returns the ids of the first."""
+    """Put tasks on the board; a repeated call returns the ids of the first.
+
+    plans: who says which tasks need a plan; under `all` and `none` the model has no say, whoever it is.
+    """
+    if plans != "lead":
+        tasks = [each.model_copy(update={"requires_plan": plans == "all"}) for each in tasks]
     created: dict[str, str] = member.team.board.create(
         tasks, by=member.name, made_by=call.key, split=split, requires_plan_default=plans == "all"
     )
@@ -189,6 +194,7 @@ class ProposeTasks(NewTasks):
 
 def _propose(member: Any, given: ProposeTasks, call: Call) -> str:
     team = member.team
+    team.board.expect_creatable(given.tasks)  # nobody is asked about tasks that cannot be
     request = team.requests.propose_split(
         sender=member.name,
         sender_instance=member.instance,
