@@ -85,7 +85,8 @@ def grep_lines(root: str, start: str, wanted: str, glob: str | None, most: int) 
 def main() -> None:
     """One search. What is wrong with a pattern is an answer too."""
     given: dict[str, Any] = json.load(sys.stdin)
-    search: Callable[..., list[str]] = {"glob": glob_names, "grep": grep_lines}[given.pop("search")]
+    searches: dict[str, Callable[..., list[str]]] = {"glob": glob_names, "grep": grep_lines}
+    search = searches[given.pop("search")]
     try:
         answer: dict[str, Any] = {"found": search(**given)}
     except (re.error, RecursionError, OverflowError) as error:
