@@ -11,7 +11,7 @@ from coterie.lead.checks import Ended
 from coterie.lead.ending import OPEN, Ending, exit_code_of
 from coterie.lead.integration import Queue
 from coterie.lead.lead import wakes
-from coterie.mailbox import Event
+from coterie.mailbox import Event, RequestKind, Standing
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.member import Member
 from coterie.teammates.roster import Status
@@ -128,7 +128,13 @@ class Stall:
             with contextlib.suppress(Refused, Ended):
                 self._finish()
                 return
-        waiting = [each for each in team.requests.all() if each.open and each.to == "human"]
+        decisions = (RequestKind.PLAN, RequestKind.SPLIT, RequestKind.PERMISSION, RequestKind.QUESTION)
+        stale = (Standing.SUPERSEDED, Standing.VOID)
+        waiting = [  # also what waits for the lead: the human may always decide
+            each
+            for each in team.requests.all()
+            if each.open and each.kind in decisions and team.requests.standing(each) not in stale
+        ]
         if waiting:
             ids = ", ".join(each.id for each in waiting)
             self._wait(f"waits for your decision on {ids} (coterie inbox)", quiet, runtime.settings.stall_timeout, 7)

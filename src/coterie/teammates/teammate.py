@@ -323,8 +323,9 @@ class Teammate(Member):
 
     def look(self) -> None:
         """Also: a task that is wanted, a shutdown whose time is over."""
-        request = self.shutdown_request()
-        if request is not None and request.open:
+        for request in self.team.requests.all():
+            if not (request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance and request.open):
+                continue
             since = self._deadlines.setdefault(request.id, time.monotonic())
             if time.monotonic() - since >= (request.deadline_s or 0):
                 self.halt.set(TOO_LATE)

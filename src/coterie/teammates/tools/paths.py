@@ -94,9 +94,8 @@ def _read(member: Any, given: ReadFile, call: Call) -> str:
     start = given.offset or 1
     limit = min(given.limit or LINES, LINES)
     if given.path.startswith("output:"):
-        owner = f"{member.instance}."
         found = given.path.removeprefix("output:")
-        return read_output(member.team.root / "output", found, offset=start, limit=limit, owner=owner)
+        return read_output(member.team.root / "output", found, offset=start, limit=limit, owner=member.instance)
     text = _text(inside(member.directory(), given.path), given.path)
     lines = text.split("\n")
     if lines and not lines[-1]:

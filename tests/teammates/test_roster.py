@@ -1,0 +1,109 @@
+"""Members and their lives: the record, and what is done about one that was spoiled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie import files
+from coterie.errors import NewerSchema, Refused
+from coterie.teammates.roster import Roster, Status, Tokens, UnknownMember, parse_member
+
+GOLDEN: dict[str, Any] = {
+    "schema": 1,
+    "name": "ada",
+    "instance": "ada#2",
+    "role": None,
+    "model": "m",
+    "prompt": "",
+    "status": "waiting",
+    "reason": "plan R1 waits for human",
+    "since": "2026-01-01T00:00:00.000Z",
+    "task": "T1",
+    "epoch": 1,
+    "worktree": "/w/ada",
+    "todo": [{"text": "look", "status": "pending"}],
+    "turn": 3,
+    "tokens": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4},
+    "usd": None,
+    "process": "p",
+    "made_by": "lead#1/1/0",
+}
+PATH = Path("members/ada/member.json")
+
+
+def test_a_record_comes_back_from_what_is_stored_and_keeps_fields_it_does_not_know() -> None:
+    record = parse_member({**GOLDEN, "colour": "red"}, PATH)
+    assert (record.status, record.life, record.tokens.total) == (Status.WAITING, 2, 10)
+    assert record.encode() == {**GOLDEN, "colour": "red"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"status": "dancing"}, "status"),
+        ({"instance": "ben#1"}, "instance"),
+        ({"instance": "ada#0"}, "instance"),
+        ({"instance": "ada"}, "instance"),
+        ({"turn": "many"}, "turn"),
+        ({"name": "ben", "instance": "ben#1"}, "instance"),
+    ],
+)
+def test_a_record_that_is_wrong_is_refused_with_the_path_to_the_field(wrong: dict[str, Any], field: str) -> None:
+    with pytest.raises(files.Unreadable, match=rf"members/ada/member\.json: field {field}"):
+        parse_member({**GOLDEN, **wrong}, PATH)
+
+
+def test_a_record_of_a_newer_schema_is_left_alone() -> None:
+    with pytest.raises(NewerSchema, match="upgrade"):
+        parse_member({**GOLDEN, "schema": 2}, PATH)
+
+
+def test_a_name_that_lives_is_not_spawned_and_one_that_stopped_gets_its_next_life(tmp_path: Path) -> None:
+    roster = Roster(tmp_path)
+    first = roster.spawn("ada", model="m", made_by="lead#1/1/0")
+    assert roster.spawn("ada", model="m", made_by="lead#1/1/0") == first, "the same call again is the same life"
+    with pytest.raises(Refused, match="ada#1"):
+        roster.spawn("ada", model="m", made_by="lead#1/2/0")
+    with pytest.raises(Refused, match="at most 1"):
+        roster.spawn("ben", model="m", most=1)
+    roster.update("ada", "ada#1", status=Status.STOPPED)
+    second = roster.spawn("ada", model="m", most=1)
+    assert (second.instance, second.turn, second.tokens) == ("ada#2", 0, Tokens())
+    with pytest.raises(Refused, match="ada#1 is over"):
+        roster.update("ada", "ada#1", status=Status.WORKING)
+    for name in ("human", "queue", "Ada", "../x", "a" * 33, "", "a\nb"):
+        with pytest.raises(Refused):
+            roster.spawn(name, model="m")
+    with pytest.raises(UnknownMember, match="ada"):
+        roster.get("../ada")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b'{"schema": 1, "name": ', b"[]", b'{"schema": 1, "name": "ada"}', b"\0" * 64]
+)
+def test_a_record_that_was_spoiled_is_set_aside_and_the_last_one_restored(tmp_path: Path, content: bytes) -> None:
+    said: list[str] = []
+    roster = Roster(tmp_path, report=said.append)
+    roster.spawn("ada", model="m")
+    roster.spawn("ben", model="m")
+    path = roster.folder("ada") / "member.json"
+    path.write_bytes(content)
+    assert [each.name for each in roster.all()] == ["ben"], "the others go on"
+    after = roster.update("ada", "ada#1", status=Status.IDLE)
+    assert (after.instance, after.model, after.status) == ("ada#1", "m", Status.IDLE)
+    assert json.loads(path.read_text())["status"] == "idle"
+    assert [each.read_bytes() for each in (path.parent / "bad").iterdir()] == [content]
+    assert len(said) == 1 and "bad" in said[0]
+
+
+def test_a_spoiled_record_of_which_nothing_is_known_is_not_replaced(tmp_path: Path) -> None:
+    Roster(tmp_path).spawn("ada", model="m")
+    path = tmp_path / "members/ada/member.json"
+    path.write_bytes(b"{")
+    with pytest.raises(files.Unreadable):
+        Roster(tmp_path).update("ada", "ada#1", status=Status.IDLE)
+    assert path.read_bytes() == b"{"
