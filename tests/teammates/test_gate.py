@@ -54,7 +54,7 @@ def test_a_gate_that_closes_ends_the_command_that_runs_and_lets_no_write_through
             return reply(request, "", ("submit_plan", {"plan": "this"}))
         if "exec 3>" not in said:
             return reply(request, "", ("bash", {"command": command, "background": background}))
-        if "late.txt'" not in said:
+        if "write_file" not in said:
             closed.wait(30)
             write = ("write_file", {"path": "late.txt", "content": "late"})
             return reply(request, "", write, ("submit_work", {"summary": "now"}))
@@ -70,7 +70,8 @@ def test_a_gate_that_closes_ends_the_command_that_runs_and_lets_no_write_through
         closed.set()
     assert outcome[0].exit_code == 1  # nothing was completed
     assert stage.task()["status"] == ("cancelled" if close is unhand else "in_progress")
-    assert all(why in each for each in errors[:2])
+    if close is not unhand:
+        assert len(errors) >= 2 and all(why in each for each in errors[:2])
     assert stage.rescued("late.txt") == []
     late = list((stage.tmp_path / "state").rglob("late.txt"))
     assert late == []

@@ -1,5 +1,6 @@
 """Deaths: of the host, of the spawner, of a warden. Nothing of a command outlives any of them."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -89,8 +90,15 @@ def commands(tmp_path: Path, said: list[str]) -> Iterator[Commands]:
         yield made
 
 
-def host(folder: Path, mode: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([sys.executable, "-c", HOST, str(folder), mode, TREE], stdout=subprocess.PIPE, text=True)
+@contextlib.contextmanager
+def host(folder: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
+    """A host process of its own; killed at the end of the block, so that a failed test never waits for it."""
+    command = [sys.executable, "-c", HOST, str(folder), mode, TREE]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as made:
+        try:
+            yield made
+        finally:
+            made.kill()
 
 
 def spawner_of(commands: Commands) -> int:
@@ -106,7 +114,8 @@ def test_when_the_host_is_killed_nothing_of_its_commands_is_left(tmp_path: Path)
     with host(tmp_path, "killed") as dying:
         assert dying.stdout is not None
         spawner = int(dying.stdout.readline())
-        assert len(carrying(f"killed{dying.pid}.")) >= 8
+        # a process that is just becoming another program has no environment to be read: so it is waited for
+        assert soon(lambda: len(carrying(f"killed{dying.pid}.")) >= 8)
         dying.kill()
     assert soon(lambda: not carrying(f"killed{dying.pid}."))
     assert soon(lambda: process(spawner) is None)

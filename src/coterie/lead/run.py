@@ -20,6 +20,7 @@ from coterie.lead.lead import Lead
 from coterie.lead.opening import open_team, read_instructions
 from coterie.lead.recovery import recover, release_orphans, settle_ended
 from coterie.lead.stall import Stall
+from coterie.mailbox import Event as Told
 from coterie.mailbox import RequestStatus
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.commands import Commands
@@ -227,6 +228,14 @@ class Run:
             self.runtime.commands.stop_all(instance)
             release_orphans(team, team.roster.all())
             settle_ended(team, record)
+            with contextlib.suppress(CoterieError):  # the key is that of the member's own word: it is told once
+                team.mail.send(
+                    Told(text=f"{record.name} failed: {record.reason}", event="member-failed", wakes=True),
+                    sender="runtime",
+                    sender_instance=None,
+                    to="lead",
+                    made_by=f"{instance}/failed",
+                )
 
     def _member(self, record: MemberRecord) -> Member:
         if record.name == "lead":

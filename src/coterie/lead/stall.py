@@ -13,6 +13,7 @@ from coterie.lead.integration import Queue
 from coterie.lead.lead import wakes
 from coterie.mailbox import Event, RequestKind, Standing
 from coterie.taskboard import Status as TaskStatus
+from coterie.taskboard import Task
 from coterie.teammates.member import Member
 from coterie.teammates.roster import Status
 from coterie.teammates.team import Runtime
@@ -67,7 +68,17 @@ class Stall:
         if self._queue.waiting():
             return False
         free = [each for each in living if each.name != "lead" and each.status is Status.IDLE]
-        return not any(row.ready and row.task.role in (None, mate.role) for row in team.board.view() for mate in free)
+        ready = [row.task for row in team.board.view() if row.ready and self._may_be_claimed(row.task)]
+        return not any(task.role in (None, mate.role) for task in ready for mate in free)
+
+    def _may_be_claimed(self, task: Task) -> bool:
+        """A task of a split that nobody approved yet is ready by its edges, and still not claimed."""
+        if task.split is None:
+            return True
+        try:
+            return self._runtime.team.requests.get(task.split).soundly_approved
+        except CoterieError:
+            return False
 
     def _state(self) -> str:
         """A digest of what the lead could act on: it changes whenever a task or a request does."""

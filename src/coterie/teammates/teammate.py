@@ -22,6 +22,7 @@ from coterie.teammates.tools import TEAMMATE_TOOLS
 __all__ = ["Teammate"]
 
 PROMPTS = Path(__file__).parent / "prompts"
+HANDED_BACK = (TaskStatus.PENDING, TaskStatus.FAILED)
 TOO_LATE = "the time to shut down is over"
 _SNAPSHOT = re.compile(r"snapshot ([0-9a-f]{40})")
 
@@ -335,8 +336,12 @@ class Teammate(Member):
             except CoterieError:
                 return
             lost = task.epoch != self.record.epoch or task.claim is None
+            mine = any(  # it parked it or gave it up: its turn is carried to its end, and its report is sent
+                each.epoch == self.record.epoch and each.by == self.name and each.to in HANDED_BACK
+                for each in task.history
+            )
             completed = task.status is TaskStatus.COMPLETED
-            if task.wanted is not None or (lost and not completed):
+            if task.wanted is not None or (lost and not completed and not mine):
                 self.halt.set("the task was taken back")
         super().look()
 
