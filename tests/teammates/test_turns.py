@@ -263,20 +263,3 @@ def test_a_model_that_writes_approval_into_a_message_approves_nothing(run: Calla
     assert json.loads((root / "requests/R1.json").read_text())["status"] == "submitted"
     worktree = Path(json.loads((root / "members/ada/member.json").read_text())["worktree"])
     assert not (worktree / "a.txt").exists()
-
-
-def test_a_worktree_that_disappears_is_rebuilt_and_its_owner_goes_on(run: Callable[..., tuple[Path, Any]]) -> None:
-    respond, _ = once(lambda request: reply(request, "", ("bash", {"command": 'rm -rf "$PWD"'})))
-    told: list[str] = []
-
-    def listen(request: ModelRequest) -> Answer:
-        told.append(str(request.messages))
-        if not is_lead(request) and "write_file" not in called(request) and len(request.messages) == 3:
-            return reply(request, "", ("write_file", {"path": "a.txt", "content": "a"}))
-        return respond(request)
-
-    root, outcome = run(listen, stall_timeout=0.1)
-    assert outcome.exit_code == 0, outcome.summary
-    assert any("It was rebuilt from your branch" in each for each in told)
-    team = open_team(root)
-    assert "a.txt" in team.merger.git.run("ls-tree", "-r", "--name-only", team.keeper.tip())

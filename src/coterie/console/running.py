@@ -50,7 +50,7 @@ def resume(*, team: str | None, given: Mapping[str, Any], unsafe: bool, output: 
     worktrees.find_repository(here)
     root = places.find_team(here, team)
     record = TeamRecord.read(root)
-    if record.ended is not None:
+    if record.ended is not None and not lead.owes(root):
         return report(root, record.ended.exit, f"the team has ended: {record.ended.summary}", output)
     loaded = settings.load_for_resume(places.checkout(here).here, root, record.settings, given, os.environ)
     key = settings.need_key(loaded)

@@ -139,10 +139,11 @@ def stop_run(name: str | None, *, now: bool) -> int:
     if not files.held(lock):
         raise Refused(f"the team {root.name} is not running: there is nothing to stop")
     info = files.read_info(lock)
-    files.write_json(
-        root / "stop.json",
-        {"schema": 1, "at": files.now(), "by": HUMAN, "process": info.get("process"), "now": now},
-    )
+    with files.locked(root / "lock"):
+        files.write_json(
+            root / "stop.json",
+            {"schema": 1, "at": files.now(), "by": HUMAN, "process": info.get("process"), "now": now},
+        )
     team = open_team(root.name)
     tell(team, "run", f"asked the run (pid {info.get('pid')}) to stop{' now' if now else ' in order'}")
     if now and not _ended(lock, HUNG_AFTER):

@@ -25,7 +25,6 @@ class Checks:
         self._runtime = runtime
         self._one = threading.Lock()
         self._known: dict[tuple[str, str], Evidence] = {}
-        self.running = False
 
     def on(self, commit: str, commands: Iterable[str], *, cancel: Cancel) -> list[Evidence]:
         """The evidence for `commit`, up to and with the first red command. Raises `Ended` when cancelled."""
@@ -42,25 +41,21 @@ class Checks:
 
     def _run(self, commit: str, command: str, cancel: Cancel) -> Evidence:
         team, settings = self._runtime.team, self._runtime.settings
-        self.running = True
-        try:
-            if cancel.is_set():
-                raise Ended(cancel.reason)
-            path = team.keeper.reader("queue", commit)
-            start = time.monotonic()
-            done = self._runtime.commands.run(
-                command,
-                cwd=path,
-                timeout_s=settings.check_timeout,
-                cancel=cancel,
-                owner="queue",
-                keep_output=True,
-                env=settings.environment,
-            )
-            if done.cancelled:
-                raise Ended(done.cancelled)
-        finally:
-            self.running = False
+        if cancel.is_set():
+            raise Ended(cancel.reason)
+        path = team.keeper.reader("queue", commit)
+        start = time.monotonic()
+        done = self._runtime.commands.run(
+            command,
+            cwd=path,
+            timeout_s=settings.check_timeout,
+            cancel=cancel,
+            owner="queue",
+            keep_output=True,
+            env=settings.environment,
+        )
+        if done.cancelled:
+            raise Ended(done.cancelled)
         code = done.exit_code if done.exit_code is not None else 124
         team.events.say(
             "check",

@@ -31,8 +31,7 @@ class Queue:
         self.checks = checks
         self.busy = False
         self._aside: dict[tuple[str, int], str] = {}  # entry -> the tip on which it cannot be judged
-        self._made: dict[tuple[str, str], str] = {}  # (head, tip) -> the merge commit
-        self._stopped = False  # the branch could not be moved: tried again when something changes, and after a while
+        self.blocked: str | None = None  # why nothing can be merged now, where that is in the person's hands
         self._entry = Cancel()  # the entry in hand is not current any more
         self._in_hand: tuple[str, int] | None = None
         self.thread = threading.Thread(target=self.live, name="queue", daemon=True)
@@ -86,6 +85,8 @@ class Queue:
         if not entries:
             return False
         task = entries[0]
+        if self.wait_for_branch(task):
+            return False
         self.busy = True
         self._in_hand = (task.id, task.epoch)
         self._entry.clear()
@@ -94,10 +95,19 @@ class Queue:
                 self.judge(task, cancel)
         except (Ended, Refused) as error:
             self.team.events.say("merge", f"{task.id} is left for now: {error}", task=task.id)
+            return False  # tried again when something changes, and after a while
         finally:
             self._in_hand = None
             self.busy = False
-        return not self._stopped
+        return True
+
+    def wait_for_branch(self, task: Task) -> bool:
+        """Whether somebody has the integration branch checked out: the queue stops and says so once."""
+        before, self.blocked = self.blocked, self.team.merger.checked_out()
+        if self.blocked is not None and before is None:
+            self.team.events.say("warning", f"the merge queue waits: {self.blocked}", task=task.id)
+            self._tell("queue-waits", self.blocked, made_by=f"{task.id}/e{task.epoch}/{self.team.keeper.tip()}/waits")
+        return self.blocked is not None
 
     # ------------------------------------------------------------ one entry
 
@@ -133,9 +143,7 @@ class Queue:
                 task, f"merge conflict with what was merged meanwhile, in {', '.join(paths)}", tip, evidence=[conflict]
             )
             return
-        commit = self._made.get((result.commit, tip))  # not made and checked again
-        if commit is None:
-            commit = self._made[(result.commit, tip)] = self.commit(task, merge, result.commit, result.summary, tip)
+        commit = self.commit(task, merge, result.commit, result.summary, tip)
         evidence = self.checks.on(commit, commands, cancel=cancel)
         if self.judged_red(task, tip, evidence, cancel):
             return
@@ -171,14 +179,9 @@ class Queue:
         team.board.set_merging(task.id, task.epoch, commit)
         try:
             team.merger.advance(tip, commit)
-        except CoterieError as error:
+        except CoterieError as error:  # it moved, or was checked out, since it was looked at
             team.board.set_merging(task.id, task.epoch, None)
-            if not self._stopped:
-                team.events.say("warning", f"the integration branch could not be moved: {error}", task=task.id)
-            self._tell("merge-stopped", str(error), made_by=f"{task.id}/e{task.epoch}/{tip}/stopped", task=task.id)
-            self._stopped = True
-            return
-        self._stopped = False
+            raise Ended(f"the integration branch could not be moved: {error}") from None
         self.complete(task, commit, evidence)
 
     def complete(self, task: Task, commit: str | None, evidence: Iterable[Evidence]) -> None:

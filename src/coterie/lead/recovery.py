@@ -47,15 +47,16 @@ def _end_leftovers(team: Team) -> None:
 
 
 def _drop_temp_files(team: Team) -> None:
-    """Halves of writes, of processes that are proved dead."""
+    """Halves of writes. Under the team's lock: who writes there holds it, so what is there now is nobody's any more."""
     worktrees = Path(team.record.worktrees_root)  # the file tools write beside the worktrees
-    for path in sorted([*team.root.rglob(".*.tmp"), *worktrees.glob(".*.tmp")]):
-        found = _TEMP.fullmatch(path.name)
-        if found is None or found["token"] == files.token():
-            continue
-        if not files.held(team.root / "processes" / f"{found['token']}.lock"):
-            files.remove(path)
-            _say(team, f"removed the half-written {path}")
+    with files.locked(team.root / "lock"):
+        for path in sorted([*team.root.rglob(".*.tmp"), *worktrees.glob(".*.tmp")]):
+            found = _TEMP.fullmatch(path.name)
+            if found is None or found["token"] == files.token():
+                continue
+            if not files.held(team.root / "processes" / f"{found['token']}.lock"):
+                files.remove(path)
+                _say(team, f"removed the half-written {path}")
 
 
 def _drop_dead_processes(team: Team) -> None:

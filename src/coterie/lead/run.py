@@ -30,11 +30,11 @@ from coterie.teammates.model import Model
 from coterie.teammates.roster import MemberRecord, Status
 from coterie.teammates.sandbox import NoSandbox, hide_process
 from coterie.teammates.settings import TeamSettings
-from coterie.teammates.team import Ending as EndRecord
 from coterie.teammates.team import Runtime, Team, TeamRecord
 from coterie.teammates.teammate import Teammate
+from coterie.worktrees import uncommitted
 
-__all__ = ["Outcome", "Run", "run_team"]
+__all__ = ["Outcome", "Run", "owes", "run_team"]
 
 TICK = 0.5  # seconds between two looks where nothing rang
 
@@ -65,7 +65,7 @@ def run_team(
     """
     del unsafe_no_sandbox  # accepted; there is no sandbox to refuse without yet, and every view says so
     record = TeamRecord.read(root)
-    if record.ended is not None and not _owes(root, record.ended):
+    if record.ended is not None and not owes(root):
         return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")
     if model is None and not api_key:
         raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
@@ -95,8 +95,11 @@ def run_team(
         lead_hold.release()
 
 
-def _owes(root: Path, ended: EndRecord) -> bool:
-    """Whether an ended team still has something to do: open tasks, lives to end, or the report to write."""
+def owes(root: Path) -> bool:
+    """Whether a team still has something to do: it has not ended, has open tasks, lives to end, or owes its report."""
+    ended = TeamRecord.read(root).ended
+    if ended is None:
+        return True
     try:
         written = files.read_json(root / "report.json").get("summary") == ended.summary
     except (FileNotFoundError, files.Unreadable):
@@ -118,7 +121,6 @@ def _real_model(settings: TeamSettings, api_key: str | None) -> Model:
     if settings.max_usd is not None and Prices().of(settings.model, Usage(input_tokens=1)) is None:
         raise UsageError(f"the price of {settings.model} is not known, so --max-usd cannot be kept: use --max-tokens")
     hide_process()  # a command must not read the key from our environment
-
     assert api_key is not None
     return AnthropicModel(
         api_key=api_key,
@@ -160,6 +162,10 @@ class Run:
         with _signals(self.runtime), self.runtime.commands:
             team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
             team.events.say("warning", self.runtime.commands.sandbox.detail)
+            if left := uncommitted(team.repository):
+                names = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
+                text = f"work starts from HEAD: {len(left)} uncommitted in your checkout are no part of it ({names})"
+                team.events.say("warning", text)
             if team.record.ended is not None:  # killed after it had ended: lives and the report are still owed
                 self.runtime.finished.set("finished")
             else:

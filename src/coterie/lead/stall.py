@@ -65,7 +65,7 @@ class Stall:
             waiting = team.mail.waiting(each.name)
             if any(wakes(mail) for mail in waiting) if each.name == "lead" else waiting:
                 return False
-        if self._queue.waiting():
+        if self._queue.waiting() and self._queue.blocked is None:
             return False
         free = [each for each in living if each.name != "lead" and each.status is Status.IDLE]
         ready = [row.task for row in team.board.view() if row.ready and self._may_be_claimed(row.task)]
@@ -146,7 +146,9 @@ class Stall:
             for each in team.requests.all()
             if each.open and each.kind in decisions and team.requests.standing(each) not in stale
         ]
-        if waiting:
+        if self._queue.blocked is not None:
+            self._wait(self._queue.blocked, quiet, runtime.settings.stall_timeout, 7)
+        elif waiting:
             ids = ", ".join(each.id for each in waiting)
             self._wait(f"waits for your decision on {ids} (coterie inbox)", quiet, runtime.settings.stall_timeout, 7)
         else:

@@ -13,7 +13,7 @@ from coterie.mailbox import Note, send_owed
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult, toolbox
 from coterie.teammates.tools import GET_TASK, GLOB, GREP, LIST_TASKS, READ_FILE, NewTasks
-from coterie.teammates.tools.work import create, graph_text
+from coterie.teammates.tools.work import announce_split, create, graph_text
 
 __all__ = ["LEAD_TOOLS"]
 
@@ -40,6 +40,7 @@ def _create(member: Any, given: CreateTasks, call: Call) -> str:
     created = create(member, tasks, call, split=request.id if request else None, plans=plans)
     if request is not None:
         send_owed(member.team.requests, member.team.mail, request)
+        announce_split(member, request)
     return json.dumps({"created": created, "request": request.id if request else None})
 
 

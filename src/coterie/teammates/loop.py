@@ -163,8 +163,6 @@ class Loop:
             except BadRequest as error:
                 member.stuck(f"the model's server refused the request: {error}")
                 return None
-            finally:
-                member.waits_until = None
             if answer.stop_reason == "max_tokens" and answer.calls and room == member.runtime.settings.answer_tokens:
                 self.journal.append(
                     Spent(
@@ -180,7 +178,6 @@ class Loop:
         return None
 
     def say_wait(self, wait: Wait) -> None:
-        self.member.waits_until = wait
         self.member.say("warning", f"waits {wait.seconds:.0f} s for the model's server: {wait.reason}")
 
     def note(self, answer: Answer) -> Answered:

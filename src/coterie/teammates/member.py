@@ -15,7 +15,6 @@ from coterie.teammates.cancel import Cancel
 from coterie.teammates.gate import Holding, PlanState, refusal
 from coterie.teammates.journal import Answered, Ended, Journal, Opened, Spent, Undelivered
 from coterie.teammates.loop import Loop
-from coterie.teammates.model import Wait
 from coterie.teammates.roster import MemberRecord, Status, Tokens
 from coterie.teammates.team import Runtime
 from coterie.teammates.tool import Effect, Tool, ToolResult
@@ -42,7 +41,6 @@ class Member:
         self.turn = 0
         self.halt = Cancel()  # what it does now has to end: its task was taken, or its life is being ended
         self.urgent = Cancel()  # a running tool has to end, since an urgent message waits
-        self.waits_until: Wait | None = None
         self.over = False
         self._acting: tuple[Tool, Cancel] | None = None
         self.loop = Loop(self)

@@ -35,14 +35,15 @@ class Teammate(Member):
     def __init__(self, runtime: Runtime, record: MemberRecord) -> None:
         self.tools = TEAMMATE_TOOLS
         self._deadlines: dict[str, float] = {}
+        self._started_anew = True  # until it has been looked whether this life left an assignment in the middle
         super().__init__(runtime, record)
 
     # ------------------------------------------------------------ what there is to do
 
     def do_next(self) -> bool:
         """Shutdown, then what was taken from it, its mail, its own unfinished assignment, the next ready task."""
-        if (request := self.shutdown_request()) is not None:
-            self.shut_down(request, forced=self.halt.reason == TOO_LATE)
+        if requests := self.shutdowns():
+            self.shut_down(requests, forced=self.halt.reason == TOO_LATE)
             return True
         if self.runtime.finished.is_set():
             self.leave("the team has finished")
@@ -67,6 +68,8 @@ class Teammate(Member):
             return True
         if task is None:
             return self.claim()
+        if self.take_up(task):
+            return True
         if self.record.status is not Status.WAITING:
             self.status(Status.WAITING, self.waits_for(task))
         return False
@@ -103,6 +106,14 @@ class Teammate(Member):
         self.say("task", f"claims {task.id} (epoch {task.epoch}): {task.subject}", task=task.id)
         return True
 
+    def take_up(self, task: Task) -> bool:
+        """After a restart: an assignment that was left without a result is handed over again, once."""
+        anew, self._started_anew = self._started_anew, False
+        middle = task.status is TaskStatus.IN_PROGRESS and self.plan_state() is not PlanState.SUBMITTED
+        if anew and middle:
+            self.loop.tell("unfinished", f"The run was started again. {task.id} is still yours and in progress: go on.")
+        return anew and middle
+
     def rest(self, reason: str) -> None:
         if self.record.status is not Status.IDLE:
             self.status(Status.IDLE, reason)
@@ -133,6 +144,7 @@ class Teammate(Member):
 
     def stretch(self, mail: bool = False) -> None:
         """Turns until an answer without tool calls, then say what came of it."""
+        self._started_anew = False
         self.status(Status.WORKING, "" if self.record.task is None else f"on {self.record.task}")
         if mail:
             self.loop.deliver()
@@ -290,23 +302,27 @@ class Teammate(Member):
         self.update(task=None, epoch=None)
         self.halt.clear()
 
-    def shutdown_request(self) -> Request | None:
-        """The shutdown that this life has to obey: one that waits, or one that was settled just before a crash."""
+    def shutdowns(self) -> list[Request]:
+        """The shutdowns that this life has to obey: those that wait, or were settled just before a crash."""
         obeyed = (RequestStatus.REQUESTED, RequestStatus.ACKNOWLEDGED, RequestStatus.FORCED)
-        for request in self.team.requests.all():
-            mine = request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance
-            if mine and request.status in obeyed:
-                return request
-        return None
+        return [
+            request
+            for request in self.team.requests.all()
+            if request.kind is RequestKind.SHUTDOWN
+            and request.to_instance == self.instance
+            and request.status in obeyed
+        ]
 
-    def shut_down(self, request: Request, *, forced: bool) -> None:
-        """End this life: the task goes back, the request is answered, the worktree is kept as a snapshot."""
+    def shut_down(self, requests: list[Request], *, forced: bool) -> None:
+        """End this life: the task goes back, the requests are answered, the worktree is kept as a snapshot."""
         self.give_back()
-        if request.open:
-            status = RequestStatus.FORCED if forced else RequestStatus.ACKNOWLEDGED
-            request = self.team.requests.settle_shutdown(request.id, status=status, by="runtime")
-        self.end_life(f"shutdown {request.id}: {request.text or 'asked for'}")
-        send_owed(self.team.requests, self.team.mail, request)
+        status = RequestStatus.FORCED if forced else RequestStatus.ACKNOWLEDGED
+        for request in requests:
+            if request.open:
+                self.team.requests.settle_shutdown(request.id, status=status, by="runtime")
+        self.end_life(f"shutdown {requests[0].id}: {requests[0].text or 'asked for'}")
+        for request in requests:
+            send_owed(self.team.requests, self.team.mail, request)
 
     def give_back(self) -> None:
         """The task back to the board, the worktree clean and detached."""
@@ -324,9 +340,7 @@ class Teammate(Member):
 
     def look(self) -> None:
         """Also: a task that is wanted, a shutdown whose time is over."""
-        for request in self.team.requests.all():
-            if not (request.kind is RequestKind.SHUTDOWN and request.to_instance == self.instance and request.open):
-                continue
+        for request in filter(lambda each: each.open, self.shutdowns()):
             since = self._deadlines.setdefault(request.id, time.monotonic())
             if time.monotonic() - since >= (request.deadline_s or 0):
                 self.halt.set(TOO_LATE)

@@ -7,7 +7,7 @@ from coterie.worktrees.git import Git, GitError, Repository, Where, find_reposit
 from coterie.worktrees.keeper import Keeper, Opened
 from coterie.worktrees.landing import Landing, LandingKind, land, plan_land
 from coterie.worktrees.merging import Conflict, Merge, Merged, Merger
-from coterie.worktrees.places import branch_of, integration_ref, prepare, state_root
+from coterie.worktrees.places import branch_of, integration_ref, prepare, state_root, uncommitted
 from coterie.worktrees.trees import Snapshot
 
 __all__ = [
@@ -33,4 +33,5 @@ __all__ = [
     "plan_land",
     "prepare",
     "state_root",
+    "uncommitted",
 ]

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, gitpython fails at import; we say it ourselves
+
 import git as gitpython
 from pydantic import BaseModel, ConfigDict
 
@@ -236,8 +238,8 @@ def _execute(
                 strip_newline_in_stdout=False,
                 kill_after_timeout=timeout,
             )
-        except gitpython.exc.GitCommandNotFound as error:
-            raise EnvironmentFault(f"git cannot be run: {error}") from None
+        except gitpython.exc.GitCommandNotFound:
+            raise EnvironmentFault("git is not installed, or not on PATH: Coterie needs git 2.38 or later") from None
     text = (out if isinstance(out, bytes) else str(out).encode()).decode("utf-8", "surrogateescape")
     if code == 127 or (code == 126 and not text):
         raise EnvironmentFault("git is not installed: Coterie needs git 2.38 or later")

@@ -77,18 +77,24 @@ class Merger:
         last = "\n".join(f"{key}: {value}" for key, value in trailers.items())
         return self.git.commit_tree(merge.tree, [tip, head], f"{message.rstrip()}\n\n{last}\n", author=author)
 
-    def advance(self, old: str, new: str) -> None:
-        """Move the integration branch from `old` to `new`.
-
-        Raises `GitError` if it is not at `old`, `Refused` if somebody has checked it out.
-        """
+    def checked_out(self) -> str | None:
+        """Where somebody has the integration branch checked out, and what to do about it; None if nobody has."""
         ref = self.keeper.integration
         for entry in self.git.run("worktree", "list", "--porcelain", "-z").split("\0\0"):
             lines = entry.split("\0")
             if f"branch {ref}" in lines and not any(line.startswith("prunable") for line in lines):
                 place = lines[0].removeprefix("worktree ")
-                raise Refused(f"{ref} is checked out in {place}: switch that to another branch, the queue goes on then")
-        self.git.update_ref(ref, new, old)
+                return f"{ref} is checked out in {place}: switch that to another branch, the queue goes on then"
+        return None
+
+    def advance(self, old: str, new: str) -> None:
+        """Move the integration branch from `old` to `new`.
+
+        Raises `GitError` if it is not at `old`, `Refused` if somebody has checked it out.
+        """
+        if (where := self.checked_out()) is not None:
+            raise Refused(where)
+        self.git.update_ref(self.keeper.integration, new, old)
 
     def find_merged(self, *, task: str, epoch: int, head: str, base: str) -> str | None:
         """The commit on the first-parent line `base..tip` that merged exactly this; None if there is none."""

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import EnvironmentFault, UsageError
-from coterie.worktrees.git import Git, Repository, init_empty
+from coterie.worktrees.git import Git, Repository, Where, init_empty
 
-__all__ = ["branch_of", "integration_ref", "prepare", "state_root"]
+__all__ = ["branch_of", "integration_ref", "prepare", "state_root", "uncommitted"]
 
 EXCLUDED = "/.coterie/"
 
@@ -23,6 +23,15 @@ def integration_ref(team: str) -> str:
 def branch_of(team: str, task: str, epoch: int) -> str:
     """The branch of an assignment, short."""
     return f"coterie/{team}/{task}/e{epoch}"
+
+
+def uncommitted(repository: Repository) -> list[str]:
+    """The files of the user's checkout that differ from HEAD, untracked ones too: no part of a run. Changes nothing."""
+    where = Where(metadata=repository.common_dir, path=repository.root)
+    said = Git(repository.common_dir).run(
+        "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", where=where, timeout=600
+    )
+    return [each[3:] for each in said.split("\0") if each]
 
 
 def state_root(repository: Repository, override: Path | None = None) -> Path:

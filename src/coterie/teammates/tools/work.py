@@ -204,7 +204,13 @@ def _propose(member: Any, given: ProposeTasks, call: Call) -> str:
     )
     created = create(member, given.tasks, call, split=request.id, plans=member.runtime.settings.plans_in_force)
     send_owed(team.requests, team.mail, request)
+    announce_split(member, request)
     return json.dumps({"created": created, "request": request.id})
+
+
+def announce_split(member: Any, request: Any) -> None:
+    """Tell whoever watches that tasks wait for a yes."""
+    member.say("plan", f"split {request.id} waits for {request.to}:\n{request.text}", request=request.id)
 
 
 def graph_text(tasks: list[NewTask]) -> str:
