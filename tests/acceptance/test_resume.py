@@ -101,18 +101,19 @@ def test_a_run_that_was_killed_is_resumed_to_the_same_end(
             assert finished.returncode == 0 and "has ended" in finished.stdout + finished.stderr
 
 
-def test_ctrl_c_stops_in_order_says_how_to_resume_and_resume_goes_on(
-    repository: Path, look: Look, tmp_path: Path
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_stops_in_order_says_how_to_resume_and_resume_goes_on(
+    repository: Path, look: Look, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     at = At(crew(TASKS, ("ada", "ben")), 6)
     with served(at) as server:
         env = environment(server.url, tmp_path / "state")
         with started(repository, env, "run", "a change") as process:
             assert at.reached.wait(60)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             out, _ = process.communicate(timeout=30)
             at.go_on.set()
-            assert process.returncode == 130, out
+            assert process.returncode == code, out
             assert "coterie resume" in out and "Traceback" not in out
             again = coterie(repository, env, "resume")
             assert again.returncode == 0, again.stdout + again.stderr

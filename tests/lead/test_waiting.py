@@ -103,17 +103,24 @@ def test_a_budget_of_money_is_not_passed_over_where_a_price_is_not_known(stage: 
     assert Tokens.model_validate(stage.member("lead")["tokens"]).total == 0
 
 
-def test_a_team_that_ended_owes_nothing_until_a_task_is_opened_again(stage: Stage) -> None:
+def test_a_team_that_was_killed_after_its_end_still_writes_its_report_when_it_is_resumed(stage: Stage) -> None:
     whole = crew([TASK], ("ada",))
-    team = stage.create()
-    assert owes(team.root)
+    assert owes(stage.create().root)
     assert stage.go(whole).exit_code == 0
-    assert not owes(team.root)
+    assert not owes(stage.root)
+    (stage.root / "report.json").unlink()  # as it is where the kill came before the report
+    assert owes(stage.root)
     done = subprocess.run(
-        [sys.executable, "-m", "coterie", "task", "add", "more"], cwd=stage.repository, capture_output=True, text=True
+        [sys.executable, "-m", "coterie", "resume"],
+        cwd=stage.repository,
+        env=os.environ | {"ANTHROPIC_API_KEY": "not-used"},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    assert owes(team.root)
+    assert json.loads((stage.root / "report.json").read_text())["summary"] == "all done"
+    assert not owes(stage.root)
 
 
 def test_a_split_that_waits_for_the_person_is_said_in_the_events(stage: Stage) -> None:
