@@ -149,7 +149,7 @@ def test_the_queue_stops_while_the_person_has_the_branch_checked_out_and_goes_on
     def watch(event: dict[str, Any]) -> None:
         if event["text"].startswith("hands in T1"):
             look("switch", "-q", "coterie/main/integration")
-        if "could not be moved" in event["text"]:
+        if "the merge queue waits" in event["text"]:
             said.append(event["text"])
             look("switch", "-q", "trunk")
 
