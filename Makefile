@@ -10,7 +10,7 @@ demo: $(READY)
 	@$(BIN)/coterie demo
 
 test: lint
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 lint: $(READY)
 	@$(BIN)/ruff check src tests scripts bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,3 +96,23 @@ def journal() -> Journal:
 @pytest.fixture
 def new_journal() -> Callable[[], Journal]:
     return Journal
+
+
+_touches = 0
+_counting = False
+
+
+def _count(event: str, _arguments: tuple[object, ...]) -> None:
+    global _touches
+    if event == "open" or event.startswith("os."):
+        _touches += 1
+
+
+@pytest.fixture
+def touched() -> Callable[[], int]:
+    """How often this process has opened, listed, moved or removed a file so far: the same on a slow machine."""
+    global _counting
+    if not _counting:  # an audit hook cannot be taken out again
+        sys.addaudithook(_count)
+        _counting = True
+    return lambda: _touches

@@ -32,7 +32,7 @@ def bell(tmp_path: Path):
 def test_a_ring_between_looking_and_waiting_is_not_missed(bell) -> None:
     seen = bell.count()
     bell.ring()
-    assert seconds(lambda: bell.wait(seen, LONG)) < 1
+    assert seconds(lambda: bell.wait(seen, LONG)) < LONG / 2
 
 
 def test_a_wait_without_a_ring_ends_with_its_time(bell) -> None:

@@ -103,7 +103,7 @@ def test_a_signal_handler_may_set_the_token_that_its_own_thread_waits_for() -> N
         timer.start()
         begun = time.monotonic()
         assert cancel.wait(10)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 5
         timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
