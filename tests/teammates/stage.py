@@ -27,7 +27,8 @@ class Stage:
         self.tmp_path = tmp_path
         self.repository = tmp_path / "repo"
         self.root = self.repository / ".coterie" / "main"
-        self.repository.mkdir()
+        self.watch: Callable[[dict[str, Any]], None] = lambda event: None
+        self.repository.mkdir(exist_ok=True)
         git(self.repository, "init", "-q", "-b", "trunk")
         (self.repository / "one.txt").write_text("one\n")
         git(self.repository, "add", "-A")
@@ -42,7 +43,13 @@ class Stage:
     def go(self, respond: Respond, **settings: Any) -> Any:
         """Run, or resume, to the end."""
         self.create(**settings)
-        return run_team(self.root, settings=TeamSettings(**settings), api_key=None, model=ScriptedModel(respond))
+        return run_team(
+            self.root,
+            settings=TeamSettings(**settings),
+            api_key=None,
+            model=ScriptedModel(respond),
+            watch=self.watch,
+        )
 
     @contextmanager
     def running(self, respond: Respond, **settings: Any) -> Iterator[list[Any]]:

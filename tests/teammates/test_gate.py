@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 from tests.acceptance.crew import called, is_lead, lead, mate
 from tests.teammates.stage import Stage
 
+from coterie import files
 from coterie.mailbox import send_owed
 from coterie.teammates.model import Answer, ModelRequest, reply
 from coterie.teammates.team import Team
@@ -31,6 +34,14 @@ def require(team: Team) -> None:
 def unhand(team: Team) -> None:
     """Somebody takes the task."""
     team.board.want("T1", move="cancel", by="human", reason="enough")
+
+
+def wait_for(there: Callable[[], bool]) -> None:
+    """Until something is on disk."""
+    end = time.monotonic() + 60
+    while not there():
+        assert time.monotonic() < end, "it does not come"
+        threading.Event().wait(0.01)
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -110,3 +121,56 @@ def test_an_approval_of_an_earlier_revision_opens_nothing_and_a_restart_changes_
     outcome = stage.go(respond, approver="human", plans="lead", stall_timeout=0)
     assert outcome.exit_code == 0, outcome.summary
     assert stage.merged("a.txt") == "a\n"
+
+
+def by_author(request: dict[str, Any]) -> None:
+    """As if its author had decided."""
+    request.update(status="approved", decided_by="ada", rev=request["rev"] + 1)
+
+
+def by_another_text(request: dict[str, Any]) -> None:
+    """As if something else had been submitted and approved."""
+    request.update(status="approved", decided_by="human", text="delete everything", rev=request["rev"] + 1)
+
+
+@pytest.mark.parametrize("forge", [by_author, by_another_text])
+def test_an_approval_made_by_hand_counts_for_nothing_and_everybody_is_told(
+    stage: Stage, forge: Callable[[dict[str, Any]], None]
+) -> None:
+    leads = lead([{**TASK, "requires_plan": True}], ("ada",))
+    told: list[str] = []
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            return leads(request)
+        said = str(request.messages[-1])
+        if "does not count" not in said:
+            return reply(request, "", ("submit_plan", {"plan": "this"}))
+        told.append(said)
+        return reply(request, "", ("write_file", {"path": "a.txt", "content": "early"}), ("submit_plan", {"plan": "2"}))
+
+    with stage.running(respond, approver="human", plans="lead", stall_timeout=3.0) as outcome:
+        path = stage.root / "requests" / "R1.json"
+        wait_for(path.exists)
+        changed = json.loads(path.read_text())
+        forge(changed)
+        files.write_json(path, changed)
+    assert outcome[0].exit_code == 7 and "R2" in outcome[0].summary, outcome[0].summary
+    assert told and "R1" in told[0]
+    requests = stage.team.requests
+    assert [str(requests.standing(requests.get(each))) for each in ("R1", "R2")] == ["superseded", "submitted"]
+    assert any("R1" in each["text"] and "does not count" in each["text"] for each in stage.events("warning"))
+    assert list((stage.tmp_path / "state").rglob("a.txt")) == []
+
+
+def test_a_decision_whose_maker_was_killed_before_the_mail_is_told_while_the_run_goes_on(stage: Stage) -> None:
+    leads = lead([{**TASK, "requires_plan": True}], ("ada",))
+
+    def respond(request: ModelRequest) -> Answer:
+        return leads(request) if is_lead(request) else mate(request)
+
+    with stage.running(respond, approver="human", plans="lead", stall_timeout=20.0) as outcome:
+        wait_for((stage.root / "requests" / "R1.json").exists)
+        stage.team.requests.decide("R1", by="human", by_instance=None, approve=True)
+    assert outcome[0].exit_code == 0, outcome[0].summary
+    assert [each["made_by"] for each in stage.mail("ada")].count("R1/decision") == 1

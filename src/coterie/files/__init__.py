@@ -17,6 +17,7 @@ from __future__ import annotations
 from coterie.files.locks import Held, Hold, LockTimeout, held, hold, locked, read_info
 from coterie.files.names import RESERVED, check_name, clean, now, process_mark, token
 from coterie.files.records import Unreadable, decode, encode, read_bytes, read_json
+from coterie.files.room import shortage
 from coterie.files.writing import (
     append,
     deliver,
@@ -54,6 +55,7 @@ __all__ = [
     "read_json",
     "remove",
     "set_aside",
+    "shortage",
     "temp_name",
     "token",
     "truncate",

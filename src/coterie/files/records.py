@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import CoterieError
+from coterie.files.room import shortage
 
 LIMIT = 1024 * 1024
 
@@ -66,6 +68,8 @@ def read_bytes(path: Path, *, limit: int = LIMIT) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
+        if shortage(error) or error.errno == errno.EIO:
+            raise  # the machine's trouble, not the file's: it is not set aside for that
         kind = "a symbolic link" if path.is_symlink() else str(error.strerror)
         raise Unreadable(path, f"expected a regular file, found {kind}") from None
     try:

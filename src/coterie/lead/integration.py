@@ -41,10 +41,15 @@ class Queue:
         ends = (self.runtime.stop.wanted, self.runtime.finished)
         unhook = [end.on(self.team.bell.ring) for end in ends]
         try:
-            self.check_base()
             while not any(end.is_set() for end in ends):
                 seen = self.team.bell.count()
-                if not self.step():
+                try:
+                    went_on = self.go_on()
+                except Exception as error:
+                    if not files.shortage(error):
+                        raise
+                    went_on = False  # the host says what is lacking; the same is done again
+                if not went_on:
                     self.team.bell.wait(seen, POLL)
         except Exception as error:
             self.team.events.say("warning", f"the merge queue failed: {type(error).__name__}: {error}")
@@ -53,6 +58,12 @@ class Queue:
             self.busy = False
             for each in unhook:
                 each()
+
+    def go_on(self) -> bool:
+        """The next thing to do; False if there is nothing."""
+        if not self.runtime.claims_open.is_set():
+            self.check_base()
+        return self.step()
 
     def check_base(self) -> None:
         """Before the first claim: what is red before anybody has changed anything."""

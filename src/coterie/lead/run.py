@@ -18,10 +18,11 @@ from coterie.lead.ending import OPEN, Ending, write_report
 from coterie.lead.integration import Queue
 from coterie.lead.lead import Lead
 from coterie.lead.opening import open_team, read_instructions
+from coterie.lead.pause import RETRY, Pause
 from coterie.lead.recovery import recover, release_orphans, settle_ended
 from coterie.lead.stall import Stall
 from coterie.mailbox import Event as Told
-from coterie.mailbox import RequestStatus
+from coterie.mailbox import Request, RequestStatus, Standing, send_owed, unsound
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.commands import Commands
 from coterie.teammates.events import Event
@@ -154,6 +155,8 @@ class Run:
         self.queue = Queue(self.runtime, self.checks)
         self.members: dict[str, Member] = {}
         self._swept: set[str] = set()  # lives whose thread has ended, and what they held was looked after
+        self._settled: set[tuple[str, int, Standing]] = set()  # requests whose mail is sent, as they stood
+        self.pause = Pause(self.runtime, interactive=interactive)
         self.stall = Stall(self.runtime, self.queue, self.members, interactive=interactive)
 
     def go(self) -> Outcome:
@@ -191,12 +194,18 @@ class Run:
         try:
             while not stop.is_set():
                 seen = self.team.bell.count()
-                self.sweep()
-                self.start_members()
-                if finished.is_set() and not any(each.thread.is_alive() for each in self.members.values()):
-                    return
-                self.look()
-                self.stall.look(seen)
+                try:
+                    self.sweep()
+                    self.start_members()
+                    if finished.is_set() and not any(each.thread.is_alive() for each in self.members.values()):
+                        return
+                    self.look()
+                    self.stall.look(seen)
+                    self.pause.look(next((each.paused for each in self.members.values() if each.paused), None))
+                except Exception as error:
+                    if not files.shortage(error):
+                        raise
+                    self.pause.look(files.shortage(error))
                 self.team.bell.wait(seen, TICK)
         finally:
             for each in unhook:
@@ -206,8 +215,10 @@ class Run:
         """A thread for every living member that has none."""
         for record in self.team.roster.living():
             running = self.members.get(record.name)
-            if running is not None and (running.instance == record.instance or running.thread.is_alive()):
+            if running is not None and running.thread.is_alive():
                 continue  # two lives of a name never write its journal at once
+            if running is not None and running.instance == record.instance and not running.may_go_on(RETRY):
+                continue
             try:
                 member = self._member(record)
             except CoterieError as error:
@@ -259,6 +270,7 @@ class Run:
                     f"stopped by {wanted.get('by', 'somebody')}", 7, drop_calls=bool(wanted.get("now", False))
                 )
         for request in team.requests.all():
+            self._settle(request)
             if request.kind == "split" and request.status is RequestStatus.REJECTED:
                 with contextlib.suppress(Refused):  # somebody moved one of its tasks: the next look sees it
                     self._drop_split(request.id)
@@ -269,6 +281,17 @@ class Run:
                     member.look()
                 if self.runtime.finished.is_set() and member.name != "lead":
                     member.halt.set("the team has finished")
+
+    def _settle(self, request: Request) -> None:
+        """Send what a request owes since it changed: whoever did that may have been killed, or have used an editor."""
+        standing = self.team.requests.standing(request)
+        now = (request.id, request.rev, standing)
+        if now in self._settled:
+            return
+        with contextlib.suppress(Refused):
+            if send_owed(self.team.requests, self.team.mail, request) and standing is Standing.UNSOUND:
+                self.team.events.say("warning", f"{unsound(request)}; {request.sender} is told", request=request.id)
+            self._settled.add(now)
 
     def _drop_split(self, request: str) -> None:
         """The tasks of a rejected proposal are cancelled, and edges to them are taken out."""
@@ -315,10 +338,15 @@ class Run:
             code, summary = record.ended.exit, record.ended.summary
         else:
             code, summary = self.runtime.stop.exit_code, self.runtime.stop.wanted.reason
-        write_report(team, exit_code=code, summary=summary)
+        kept = summary
         if record.ended is None:
             summary = f"stopped: {summary}. `coterie resume --team {team.name}` goes on"
-        team.events.say("end", summary, exit_code=code)
+        try:
+            write_report(team, exit_code=code, summary=kept)
+            team.events.say("end", summary, exit_code=code)
+        except OSError as error:  # what stopped the run stands against this too
+            summary += f" (the report could not be written: {error.strerror})"
+            team.events.show({"at": files.now(), "kind": "end", "text": summary, "exit_code": code})
         return Outcome(code, summary)
 
 

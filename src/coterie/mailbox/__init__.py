@@ -33,6 +33,7 @@ from coterie.mailbox.message import (
 from coterie.mailbox.owed import Owed, owed, send_owed
 from coterie.mailbox.request import Request, RequestKind, RequestStatus, Standing, Step
 from coterie.mailbox.requests import Requests
+from coterie.mailbox.rules import unsound
 
 __all__ = [
     "AlreadyDecided",
@@ -71,4 +72,5 @@ __all__ = [
     "render_all",
     "ring_others",
     "send_owed",
+    "unsound",
 ]

@@ -17,6 +17,7 @@ from coterie.mailbox.message import (
 )
 from coterie.mailbox.request import Request, RequestKind, RequestStatus, Standing
 from coterie.mailbox.requests import Requests
+from coterie.mailbox.rules import unsound
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ def owed(request: Request, standing: Standing) -> list[Owed]:
     """What a request owes as it stands: its notice while it waits, its outcome once it has one, nothing if stale."""
     if standing in (Standing.SUPERSEDED, Standing.VOID):
         return []
+    if standing is Standing.UNSOUND:
+        return [_unsound(request)]
     if request.open:
         return [] if request.history and request.history[0].by == request.to else [_notice(request)]
     return [_outcome(request)]
@@ -110,3 +113,18 @@ def _outcome(request: Request) -> Owed:
     instance = request.history[-1].instance if request.history and request.decided_by else None
     asker_life = None if request.sender == "human" else request.sender_instance
     return Owed(f"{request.id}/{name}", body, decider, instance, request.sender, asker_life)
+
+
+def _unsound(request: Request) -> Owed:
+    """The asker learns that it has to ask again: for it this is a no, whatever the file says."""
+    body = Decision(
+        text=f"{unsound(request)}. Submit it again",
+        request=request.id,
+        request_kind=request.kind.value,
+        decision="rejected",
+        task=request.task,
+        epoch=request.epoch,
+        revision=request.revision,
+    )
+    asker_life = None if request.sender == "human" else request.sender_instance
+    return Owed(f"{request.id}/unsound", body, "runtime", None, request.sender, asker_life)

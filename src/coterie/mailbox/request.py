@@ -27,7 +27,7 @@ class RequestKind(StrEnum):
 
 
 class RequestStatus(StrEnum):
-    """What is stored. *Superseded* and *void* never are: they are computed when somebody looks."""
+    """What is stored. *Superseded*, *void* and *unsound* never are: they are computed when somebody looks."""
 
     SUBMITTED = "submitted"  # a plan, a split or a permission waits
     APPROVED = "approved"  # yes
@@ -41,7 +41,7 @@ class RequestStatus(StrEnum):
 
 
 class Standing(StrEnum):
-    """What a request is worth now: its status, or one of the two that are computed."""
+    """What a request is worth now: its status, or one of the three that are computed."""
 
     SUBMITTED = "submitted"
     APPROVED = "approved"
@@ -54,6 +54,7 @@ class Standing(StrEnum):
     ANSWERED = "answered"
     SUPERSEDED = "superseded"  # a later revision has taken its place
     VOID = "void"  # its assignment or its life is not the current one
+    UNSOUND = "unsound"  # it says approved, but not by somebody who may, or not on the text that was submitted
 
 
 class Decider(StrEnum):

@@ -58,6 +58,18 @@ def void(request: Request) -> str:
     return f"{gone} has ended: nothing is to decide"
 
 
+def unsound(request: Request) -> str:
+    """Why an approval counts for nothing."""
+    if not request.text_is_whole:
+        return (
+            f"{request.id} says approved, but its text is not the one that was submitted: the approval does not count"
+        )
+    return (
+        f"{request.id} says approved by {request.decided_by}, but only {request.to} or the human may: "
+        "the approval does not count"
+    )
+
+
 def refuse_decided(request: Request) -> None:
     """The first decision counts."""
     if not request.open:

@@ -1,4 +1,4 @@
-"""What a request is worth now. Superseded and void are computed whenever somebody looks, and stored nowhere."""
+"""What a request is worth now. What is not its status is computed whenever somebody looks, and stored nowhere."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class Worth:
             return Standing.SUPERSEDED
         if request.open and self.is_void(request):
             return Standing.VOID
+        if request.status is RequestStatus.APPROVED and not request.soundly_approved:
+            return Standing.UNSOUND
         return Standing(request.status.value)
 
     def waits(self, request: Request) -> bool:

@@ -31,14 +31,24 @@ class Events:
         """One event: `at, kind, text` and what else is known (member, task, request …)."""
         event: Event = {"at": files.now(), "kind": kind, "text": text, **fields}
         with self._guard:
-            files.append(
-                self._path, (json.dumps(event, ensure_ascii=False, default=str) + "\n").encode("utf-8", "replace")
-            )
-            for watcher in self._watchers:
-                watcher(event)
+            self._keep(event)
+            self._hand_out(event)
 
     def show(self, event: Event) -> None:
         """Hand something to the watchers that is not kept, such as a piece of an answer while it streams."""
         with self._guard:
-            for watcher in self._watchers:
+            self._hand_out(event)
+
+    def _hand_out(self, event: Event) -> None:
+        """A watcher that fails is not called again: what it shows is lost, and nobody who works is held up by it."""
+        for watcher in list(self._watchers):
+            try:
                 watcher(event)
+            except Exception as error:  # whatever is wrong with it is no fault of the member that speaks
+                self._watchers.remove(watcher)
+                text = f"what watched the events is not called any more, it failed: {type(error).__name__}: {error}"
+                self._keep({"at": files.now(), "kind": "warning", "text": text})
+
+    def _keep(self, event: Event) -> None:
+        line = json.dumps(event, ensure_ascii=False, default=str) + "\n"
+        files.append(self._path, line.encode("utf-8", "replace"))

@@ -16,6 +16,7 @@ class PlanState(StrEnum):
     MISSING = "missing"
     SUBMITTED = "submitted"
     REJECTED = "rejected"
+    UNSOUND = "unsound"  # it says approved, but not by somebody who may, or not on the text that was submitted
     APPROVED = "approved"
 
 
@@ -56,3 +57,5 @@ def refusal(effect: Effect, plan: PlanState, holding: Holding) -> str | None:
             return "your plan waits for a decision: end your turn, the decision wakes you"
         case PlanState.REJECTED:
             return "your plan was rejected: revise it by the feedback and call submit_plan again"
+        case PlanState.UNSOUND:
+            return "the approval of your plan does not count (the file was changed by hand): call submit_plan again"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from coterie import files
 from coterie.errors import CoterieError, KeyOrBilling, Refused, UsageError
 from coterie.mailbox import Message, render_all
 from coterie.teammates.cancel import linked
@@ -249,11 +250,14 @@ class Loop:
             with linked(member.runtime.stop.wanted, member.halt, member.urgent) as cancel, member.acting(tool, cancel):
                 given = tool.act(member, arguments, Call(block["id"], key, cancel, again, started))
             result = ToolResult(given) if isinstance(given, str) else given
-        except CoterieError as error:
-            result = ToolResult(str(error), is_error=True)
-        except Exception as error:  # a fault in a tool is the tool's: the teammate lives
-            result = ToolResult(f"{block['name']} failed: {type(error).__name__}: {error}", is_error=True)
-            member.say("warning", f"the tool {block['name']} failed: {type(error).__name__}: {error}")
+        except Exception as error:
+            if files.shortage(error):
+                raise  # no result: it is done again once there is room, as after a restart
+            if isinstance(error, CoterieError):
+                result = ToolResult(str(error), is_error=True)
+            else:  # a fault in a tool is the tool's: the teammate lives
+                result = ToolResult(f"{block['name']} failed: {type(error).__name__}: {error}", is_error=True)
+                member.say("warning", f"the tool {block['name']} failed: {type(error).__name__}: {error}")
         if result.is_error and self.same_failures(block, result) >= TOO_MANY_FAILURES:
             ended = (
                 f"{result.text}\n(this very call has failed {TOO_MANY_FAILURES} times in a row: your turn ends here)"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from coterie import files
-from coterie.errors import CoterieError, Refused
+from coterie.errors import CoterieError, EnvironmentFault, Refused
 from coterie.mailbox import Body, Event, Message, Report
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.gate import Holding, PlanState, refusal
@@ -42,6 +43,8 @@ class Member:
         self.halt = Cancel()  # what it does now has to end: its task was taken, or its life is being ended
         self.urgent = Cancel()  # a running tool has to end, since an urgent message waits
         self.over = False
+        self._paused_at = 0.0
+        self.paused: str | None = None  # its thread has ended for lack of this; it goes on as after a restart
         self._acting: tuple[Tool, Cancel] | None = None
         self.loop = Loop(self)
         self.thread = threading.Thread(target=self.live, name=self.instance, daemon=True)
@@ -63,11 +66,20 @@ class Member:
                 if not self.do_next():
                     self.team.bell.wait(seen, POLL)
         except Exception as error:
-            if not self.runtime.stop.wanted.is_set():
+            self.paused, self._paused_at = files.shortage(error), time.monotonic()
+            if self.paused is not None:
+                self.runtime.commands.stop_all(self.instance)
+            elif isinstance(error, OSError):  # the team's files cannot be used: that is nobody's fault in particular
+                self.runtime.stop(f"{type(error).__name__}: {error}", EnvironmentFault.exit_code)
+            elif not self.runtime.stop.wanted.is_set():
                 self.fail(error)
         finally:
             unhook()
             self.team.bell.ring()
+
+    def may_go_on(self, after: float) -> bool:
+        """Whether its thread ended for lack of something, at least `after` seconds ago."""
+        return self.paused is not None and time.monotonic() - self._paused_at >= after
 
     def do_next(self) -> bool:
         """Do the next thing there is to do; False if there is nothing."""

@@ -168,7 +168,7 @@ class Teammate(Member):
             if self.loop.told("unfinished") == 0:
                 missing = (
                     "its plan: call submit_plan"
-                    if state in (PlanState.MISSING, PlanState.REJECTED)
+                    if state in (PlanState.MISSING, PlanState.REJECTED, PlanState.UNSOUND)
                     else "submit_work (or park or give_up, with the reason)"
                 )
                 self.loop.tell("unfinished", f"{task.id} is still yours and in progress. Missing is {missing}.")
@@ -241,8 +241,8 @@ class Teammate(Member):
         plan = self.team.requests.plan_of(task.id, task.epoch)
         if plan is None:
             return PlanState.MISSING
-        if self.team.requests.plan_approved(task.id, task.epoch):
-            return PlanState.APPROVED
+        if plan.status is RequestStatus.APPROVED:
+            return PlanState.APPROVED if plan.soundly_approved else PlanState.UNSOUND
         return PlanState.SUBMITTED if plan.status is RequestStatus.SUBMITTED else PlanState.REJECTED
 
     def directory(self) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import tempfile
@@ -68,6 +69,9 @@ class GitError(CoterieError):
         self.argv = tuple(argv)
         self.code = exit_code
         self.stderr = stderr
+        for number in (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            if os.strerror(number) in stderr:
+                self.__cause__ = OSError(number, os.strerror(number))  # what it ran out of: see `files.shortage`
 
 
 class Where(BaseModel):
