@@ -35,7 +35,7 @@ class Lack:
 
     def of_path(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(path: Any, *more: Any, **named: Any) -> Any:
-            self._fail(os.fspath(path) if not isinstance(path, int) else os.readlink(f"/proc/self/fd/{path}"))
+            self._fail(os.fspath(path) if not isinstance(path, int) else str(Path(f"/proc/self/fd/{path}").readlink()))
             return real(path, *more, **named)
 
         return call

@@ -18,9 +18,12 @@ from tests.teammates.stage import Stage
 from coterie import files
 from coterie.lead import owes
 from coterie.lead.recovery import recover
+from coterie.lead.run import Run
 from coterie.mailbox import send_owed
-from coterie.teammates.model import Answer, ModelRequest, reply
-from coterie.teammates.roster import Tokens
+from coterie.teammates.model import Answer, ModelRequest, ScriptedModel, reply
+from coterie.teammates.roster import Status, Tokens
+from coterie.teammates.settings import TeamSettings
+from coterie.teammates.teammate import Teammate
 
 TASK: dict[str, Any] = {"ref": "a", "subject": "A", "description": "write a.txt a"}
 
@@ -101,6 +104,67 @@ def test_a_budget_of_money_is_not_passed_over_where_a_price_is_not_known(stage: 
     outcome = stage.go(respond, max_usd=5.0)
     assert outcome.exit_code == 7 and "price" in outcome.summary and "max_tokens" in outcome.summary
     assert Tokens.model_validate(stage.member("lead")["tokens"]).total == 0
+
+
+def test_no_teammate_is_spawned_whose_price_is_not_known_under_a_budget_of_money(stage: Stage) -> None:
+    class Unlisted(ScriptedModel):
+        def knows_price(self, model: str) -> bool:
+            return model != "mystery"
+
+    free = crew([TASK], ("ada",))
+    said: list[str] = []
+
+    def whole(request: ModelRequest) -> Answer:
+        return free(request).model_copy(update={"usd": 0.0})
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request) and len(request.messages) == 1:
+            call = ("spawn_teammate", {"name": "eve", "model": "mystery"})
+            return reply(request, "", call).model_copy(update={"usd": 0.0})
+        if is_lead(request) and len(request.messages) == 3:
+            said.append(str(request.messages[-1]))
+        return whole(request)
+
+    stage.model = Unlisted
+    assert stage.go(respond, max_usd=5.0).exit_code == 0
+    assert "mystery" in said[0] and "not known" in said[0]
+    assert [each.name for each in stage.team.roster.all()] == ["lead", "ada"]
+
+
+def test_a_lead_that_failed_is_followed_by_its_next_life_when_the_run_is_resumed(stage: Stage) -> None:
+    whole = crew([TASK], ("ada",))
+
+    def breaks(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            raise RuntimeError("a fault of ours")
+        return whole(request)
+
+    assert stage.go(breaks).exit_code == 1
+    assert stage.member("lead")["status"] == "failed" and "a fault of ours" in stage.member("lead")["reason"]
+    assert stage.go(whole).exit_code == 0
+    assert stage.member("lead")["instance"] == "lead#2" and stage.merged("a.txt") == "a\n"
+
+
+def test_a_name_has_one_thread_at_a_time_so_that_no_two_lives_write_one_journal(stage: Stage) -> None:
+    team = stage.create()
+    run = Run(team, TeamSettings(), ScriptedModel(crew([TASK])), interactive=False)
+    first = Teammate(run.runtime, team.roster.spawn("ada", model="m"))
+    lasts = threading.Event()
+    first.thread = threading.Thread(target=lasts.wait)
+    first.thread.start()
+    run.members["ada"] = first
+    team.roster.update("ada", "ada#1", status=Status.STOPPED, reason="enough")
+    team.roster.spawn("ada", model="m")
+    run.start_members()
+    assert run.members["ada"] is first, "its next life waits until the thread of this one has ended"
+    lasts.set()
+    first.thread.join(10)
+    run.start_members()
+    second = run.members["ada"]
+    assert second.instance == "ada#2" and second.thread.is_alive()
+    run.runtime.stop("enough", 7)
+    second.thread.join(10)
+    assert not second.thread.is_alive()
 
 
 def test_a_team_that_was_killed_after_its_end_still_writes_its_report_when_it_is_resumed(stage: Stage) -> None:

@@ -36,6 +36,13 @@ def test_the_envelope_is_stamped_by_the_runtime(team) -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["", " \n\t"])
+def test_an_empty_message_is_refused(team, text) -> None:
+    with pytest.raises(MailRefused, match="empty"):
+        note(team.mailbox, text)
+    assert not team.mailbox.has_mail("ada")
+
+
 @pytest.mark.parametrize("name", ["queue", "runtime", "nobody"])
 def test_an_unknown_recipient_is_an_error_to_the_sender(team, name) -> None:
     with pytest.raises(UnknownRecipient, match=name):

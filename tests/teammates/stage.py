@@ -27,6 +27,7 @@ class Stage:
         self.tmp_path = tmp_path
         self.repository = tmp_path / "repo"
         self.root = self.repository / ".coterie" / "main"
+        self.model: type[ScriptedModel] = ScriptedModel
         self.watch: Callable[[dict[str, Any]], None] = lambda event: None
         self.repository.mkdir(exist_ok=True)
         git(self.repository, "init", "-q", "-b", "trunk")
@@ -47,7 +48,7 @@ class Stage:
             self.root,
             settings=TeamSettings(**settings),
             api_key=None,
-            model=ScriptedModel(respond),
+            model=self.model(respond),
             watch=self.watch,
         )
 

@@ -114,6 +114,14 @@ def test_what_is_no_regular_file_is_refused_at_once_and_never_waited_for(here: H
     assert use(here, "grep", pattern="three") == "one.txt:3: three"
 
 
+def test_a_path_below_a_file_is_refused_in_a_sentence(here: Here) -> None:
+    (here.root / "a.txt").write_text("a")
+    for path in ("a.txt/x", "a.txt/x/y"):
+        with pytest.raises(Refused, match="is a file"):
+            use(here, "write_file", path=path, content="x")
+    assert (here.root / "a.txt").read_text() == "a"
+
+
 def test_what_cannot_be_shown_says_why(here: Here) -> None:
     (here.root / "binary").write_bytes(b"\xff\xfe\0\1")
     (here.root / "huge").write_bytes(b"")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.conftest import git
 from tests.acceptance.crew import called, crew, is_lead
 
 from coterie.lead import create_team, open_team, run_team
@@ -31,8 +32,6 @@ TASK = {"ref": "a", "subject": "A", "description": "write a.txt a"}
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Path, Any]]:
-    from tests.acceptance.conftest import git
-
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     root = tmp_path / "repo"
     root.mkdir()
@@ -263,3 +262,55 @@ def test_a_model_that_writes_approval_into_a_message_approves_nothing(run: Calla
     assert json.loads((root / "requests/R1.json").read_text())["status"] == "submitted"
     worktree = Path(json.loads((root / "members/ada/member.json").read_text())["worktree"])
     assert not (worktree / "a.txt").exists()
+
+
+def test_a_server_that_gives_every_call_the_same_id_gets_each_of_them_run_and_answered(
+    run: Callable[..., tuple[Path, Any]],
+) -> None:
+    """Not every server that speaks the Messages API makes ids that are its own in a whole conversation."""
+    rest = crew([{**TASK, "description": "write a.txt a\nwrite b.txt b"}], ("ada",))
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            return rest(request)
+        steps = [
+            ("write_file", {"path": "a.txt", "content": "a\n"}),
+            ("write_file", {"path": "b.txt", "content": "b\n"}),
+            ("submit_work", {"summary": "both"}),
+        ]
+        turn = len(request.messages) // 2
+        answer = reply(request, "", *steps[turn : turn + 1])
+        content = [{**block, "id": "same"} if block["type"] == "tool_use" else block for block in answer.content]
+        return answer.model_copy(update={"content": content})
+
+    team, outcome = run(respond)
+    assert outcome.exit_code == 0, outcome.summary
+    records = [json.loads(line) for line in (team / "members/ada/journal.jsonl").read_text().splitlines()]
+    assert sum(each["kind"] == "result" for each in records) == 3
+    tree = git(team.parent.parent, "ls-tree", "--name-only", "coterie/main/integration").split()
+    assert tree == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [{"text": "new", "status": "pending"}, {"text": "", "status": "pending"}],
+        [{"text": "new", "status": "pending"}, {"text": "x", "status": "half done"}],
+        [{"text": "new", "status": "pending", "colour": "red"}],
+        [{"text": str(number), "status": "pending"} for number in range(51)],
+    ],
+)
+def test_a_list_of_what_is_to_do_is_replaced_whole_or_not_at_all(
+    run: Callable[..., tuple[Path, Any]], wrong: list[dict[str, str]]
+) -> None:
+    rest = crew([TASK], ("ada",))
+    right = [{"text": "read", "status": "completed"}, {"text": "write", "status": "pending"}]
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request) or len(request.messages) > 1:
+            return rest(request)
+        return reply(request, "", ("todo_write", {"items": right}), ("todo_write", {"items": wrong}))
+
+    team, outcome = run(respond)
+    assert outcome.exit_code == 0, outcome.summary
+    assert json.loads((team / "members/ada/member.json").read_text())["todo"] == right

@@ -116,20 +116,20 @@ def _open_tasks(team: Team) -> bool:
 def _real_model(settings: TeamSettings, api_key: str | None) -> Model:
     from coterie.teammates.anthropic_model import AnthropicModel
     from coterie.teammates.limits import Limiter
-    from coterie.teammates.model import Usage
-    from coterie.teammates.prices import Prices
 
-    if settings.max_usd is not None and Prices().of(settings.model, Usage(input_tokens=1)) is None:
-        raise UsageError(f"the price of {settings.model} is not known, so --max-usd cannot be kept: use --max-tokens")
     hide_process()  # a command must not read the key from our environment
     assert api_key is not None
-    return AnthropicModel(
+    model = AnthropicModel(
         api_key=api_key,
         base_url=settings.base_url,
         team_size=settings.teammates + 1,
         limiter=Limiter(),
         fallback_model=settings.fallback_model,
     )
+    for name in filter(None, (settings.model, settings.fallback_model)):
+        if settings.max_usd is not None and not model.knows_price(name):
+            raise UsageError(f"the price of {name} is not known, so --max-usd cannot be kept: use --max-tokens")
+    return model
 
 
 class Run:

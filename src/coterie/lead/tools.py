@@ -125,6 +125,11 @@ class SpawnTeammate(Arguments):
 def _spawn(member: Any, given: SpawnTeammate, call: Call) -> str:
     check_name(given.name)
     settings: TeamSettings = member.runtime.settings
+    if settings.max_usd is not None and given.model and not member.runtime.model.knows_price(given.model):
+        raise Refused(
+            f"the price of {given.model} is not known, so the budget of {settings.max_usd} dollars could not be kept: "
+            f"leave the model out, it is then {settings.model}"
+        )
     record = member.team.roster.spawn(
         given.name,
         role=given.role,

@@ -21,7 +21,7 @@ from coterie import files
 from coterie.errors import NewerSchema
 from coterie.mailbox.errors import MailRefused, RecipientGone, TooLong, UnknownRecipient
 from coterie.mailbox.ledger import Ledger
-from coterie.mailbox.message import CAP, Body, Event, Message, encode, parse, stamp
+from coterie.mailbox.message import CAP, Body, Event, Message, Note, encode, parse, stamp
 
 Place = Literal["new", "cur"]
 FOLDERS = ("tmp", "new", "cur", "bad")
@@ -129,6 +129,8 @@ class Mailbox:
             rest = len(body.model_dump_json(exclude={"text"}).encode())
         except ValueError:  # half a surrogate pair, which no file can hold
             raise MailRefused("the text is not valid Unicode: write it again without broken characters") from None
+        if isinstance(body, Note) and not body.text.strip():
+            raise MailRefused("the message is empty: say something")
         if size > self._cap or rest > self._cap:
             raise TooLong(
                 f"the message is too long: at most {self._cap} bytes, found {max(size, rest)}. "

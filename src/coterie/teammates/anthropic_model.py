@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Any
 from coterie.errors import KeyOrBilling, UsageError
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.limits import Limiter
-from coterie.teammates.model import Answer, Cancelled, ModelError, ModelRequest, NotWhole, Paused, Unavailable, Wait
+from coterie.teammates.model import (
+    Answer,
+    Cancelled,
+    ModelError,
+    ModelRequest,
+    NotWhole,
+    Paused,
+    Unavailable,
+    Usage,
+    Wait,
+)
 from coterie.teammates.model_stream import Assembly, classify, retry_after, whole_text
 from coterie.teammates.prices import Prices
 
@@ -76,6 +86,10 @@ class AnthropicModel:
         self._jitter = jitter
         self._lock = threading.Lock()
         self._made: anthropic.Anthropic | None = None
+
+    def knows_price(self, model: str) -> bool:
+        """Whether the price list has `model`."""
+        return self._prices.of(model, Usage(input_tokens=1)) is not None
 
     def ask(
         self,

@@ -196,6 +196,10 @@ class Model(Protocol):
         """
         ...
 
+    def knows_price(self, model: str) -> bool:
+        """Whether answers of `model` come with what they cost: without, a budget in money cannot be kept."""
+        ...
+
 
 class ScriptedModel:
     """A Model whose answers a function gives.
@@ -206,6 +210,10 @@ class ScriptedModel:
 
     def __init__(self, respond: Callable[[ModelRequest], Answer]) -> None:
         self._respond = respond
+
+    def knows_price(self, model: str) -> bool:
+        """What its answers cost is for the function to say."""
+        return True
 
     def ask(
         self,

@@ -76,7 +76,10 @@ def _write(root: Path, path: Path, given: str, text: str) -> None:
         if found.st_nlink > 1:
             raise Refused(f"{given} is a hard link to a file that is somewhere else too: nothing was written")
         mode = stat.S_IMODE(found.st_mode)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise Refused(f"{given}: a part of that path is a file, so nothing can lie below it") from None
     files.deliver(root.parent / files.temp_name(path.name), path, data)
     if mode is not None:
         path.chmod(mode)
