@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,47 @@ def test_names_that_cannot_be_paths_are_refused(name: str) -> None:
 def test_text_that_is_shown_has_no_control_sequences() -> None:
     assert files.clean("a\x1b[31mred\u202e\n") == "a[31mred\n"
     assert len(files.clean("x" * 100_000, 200)) == 200
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What is fsynced and what is renamed, in order."""
+    seen: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def see_fsync(handle: int) -> None:
+        name = Path(f"/proc/self/fd/{handle}").readlink().name
+        seen.append("fsync of a temp file" if name.endswith(".tmp") else "fsync of the folder")
+        fsync(handle)
+
+    def see_replace(source: str, target: str) -> None:
+        seen.append("replace")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", see_fsync)
+    monkeypatch.setattr(os, "replace", see_replace)
+    yield seen
+    files.promise(files.Durability.POWER)
+
+
+def test_a_write_is_on_the_disk_before_its_name_and_its_name_before_it_is_acknowledged(
+    tmp_path: Path, synced: list[str]
+) -> None:
+    files.write_json(tmp_path / "a.json", {"schema": 1})
+    assert synced == ["fsync of a temp file", "replace", "fsync of the folder"]
+    synced.clear()
+    with files.locked(tmp_path / "lock"):
+        files.write_json(tmp_path / "a.json", {"schema": 1})
+        assert synced[-2:] == ["fsync of a temp file", "replace"]
+    assert synced[-1] == "fsync of the folder"
+
+
+def test_where_only_processes_may_die_nothing_is_fsynced(tmp_path: Path, synced: list[str]) -> None:
+    files.promise(files.Durability.PROCESS)
+    files.write_json(tmp_path / "a.json", {"schema": 1})
+    files.append(tmp_path / "a.jsonl", b"{}\n")
+    files.make_folder(tmp_path / "b" / "c")
+    files.move(tmp_path / "a.json", tmp_path / "b" / "a.json")
+    files.truncate(tmp_path / "a.jsonl", 0)
+    assert [each for each in synced if each != "replace"] == []
+    assert files.read_json(tmp_path / "b" / "a.json") == {"schema": 1}

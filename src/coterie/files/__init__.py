@@ -10,6 +10,7 @@ the call has returned:
 
 Inside `locked()` the fsync of directories is put off until the lock is released, and done before `locked()` returns:
 nobody waits for a disk that is not theirs, and nothing is acknowledged early. Network file systems promise nothing.
+`promise(Durability.PROCESS)` leaves the second kind of death out, and all fsyncs with it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from coterie.files.names import RESERVED, check_name, clean, now, process_mark, 
 from coterie.files.records import Unreadable, decode, encode, read_bytes, read_json
 from coterie.files.room import shortage
 from coterie.files.writing import (
+    Durability,
     append,
     deliver,
     make_folder,
     move,
+    promise,
     remove,
     set_aside,
+    survives,
+    sync,
     temp_name,
     truncate,
     write_bytes,
@@ -33,6 +38,7 @@ from coterie.files.writing import (
 
 __all__ = [
     "RESERVED",
+    "Durability",
     "Held",
     "Hold",
     "LockTimeout",
@@ -50,12 +56,15 @@ __all__ = [
     "move",
     "now",
     "process_mark",
+    "promise",
     "read_bytes",
     "read_info",
     "read_json",
     "remove",
     "set_aside",
     "shortage",
+    "survives",
+    "sync",
     "temp_name",
     "token",
     "truncate",

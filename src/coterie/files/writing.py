@@ -7,6 +7,7 @@ import itertools
 import os
 import threading
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,38 @@ class _Pending(threading.local):
 pending = _Pending()
 
 
+class Durability(StrEnum):
+    """Which deaths a write survives once it is acknowledged."""
+
+    POWER = "power"  # also a power loss: every write is fsynced, and so is its directory
+    PROCESS = "process"  # kill -9 of every process: the page cache lives, so nothing is fsynced
+
+
+class _Promise:
+    """What this process promises. One for the whole process: its teams lie on one machine, and share its fate."""
+
+    durability = Durability.POWER
+
+
+def promise(durability: Durability) -> None:
+    """From now on every write of this process survives this kind of death, and the weaker one."""
+    _Promise.durability = durability
+
+
+def survives() -> Durability:
+    """What this process promises of its writes."""
+    return _Promise.durability
+
+
+def sync(handle: int) -> None:
+    """fsync, where a power loss is to be survived."""
+    if _Promise.durability is Durability.POWER:
+        os.fsync(handle)
+
+
 def sync_folder(folder: Path) -> None:
+    if _Promise.durability is not Durability.POWER:
+        return
     if pending.depth:
         pending.folders.add(folder)
         return
@@ -38,7 +70,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def put(path: Path, data: bytes, flags: int) -> None:
+def put(path: Path, data: bytes, flags: int, *, durable: bool = True) -> None:
     """Write `data` whole and fsync it. The one place that opens a state file for writing."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o644)
     try:
@@ -47,7 +79,8 @@ def put(path: Path, data: bytes, flags: int) -> None:
         try:
             while view:
                 view = view[os.write(handle, view) :]
-            os.fsync(handle)
+            if durable:
+                sync(handle)
         except OSError:
             if flags & os.O_APPEND:  # a full disk must not leave half a line in front of the next one
                 os.ftruncate(handle, start)
@@ -83,11 +116,14 @@ def deliver(temp: Path, final: Path, data: bytes) -> None:
     sync_folder(final.parent)
 
 
-def append(path: Path, line: bytes) -> None:
-    """Add one line (with its newline) at the end. On an error nothing of it stays."""
+def append(path: Path, line: bytes, *, durable: bool = True) -> None:
+    """Add one line (with its newline) at the end. On an error nothing of it stays.
+
+    durable: False where a power loss may take the line, since nothing rests on it.
+    """
     fresh = not path.exists()
-    put(path, line, os.O_APPEND)
-    if fresh:
+    put(path, line, os.O_APPEND, durable=durable)
+    if fresh and durable:
         sync_folder(path.parent)
 
 
@@ -96,7 +132,7 @@ def truncate(path: Path, size: int) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.ftruncate(handle, size)
-        os.fsync(handle)
+        sync(handle)
     finally:
         os.close(handle)
 

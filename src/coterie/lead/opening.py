@@ -101,6 +101,7 @@ def create_team(start: Path, *, goal: str, name: str | None, settings: TeamSetti
 def open_team(root: Path, *, process: str | None = None) -> Team:
     """The rooms of an existing team, wired. Opening changes nothing on disk."""
     record = TeamRecord.read(root)
+    files.promise(files.Durability(record.settings.durability))
     process = process or files.token()
     repository = find_repository(root.parent.parent)
     bell = Bell(root / "processes", process)

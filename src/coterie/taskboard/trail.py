@@ -81,7 +81,7 @@ class Trail:
 
     def _add(self, lines: str) -> None:
         if lines:
-            files.append(self.path, lines.encode())
+            files.append(self.path, lines.encode(), durable=False)  # whoever starts after a power loss reads all
             self._end = self._end.after(lines.encode(), self._end.identity)
 
     def _read(self, place: _Place) -> tuple[_Place, bytes] | None:

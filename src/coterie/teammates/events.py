@@ -51,4 +51,4 @@ class Events:
 
     def _keep(self, event: Event) -> None:
         line = json.dumps(event, ensure_ascii=False, default=str) + "\n"
-        files.append(self._path, line.encode("utf-8", "replace"))
+        files.append(self._path, line.encode("utf-8", "replace"), durable=False)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from coterie import files
 from coterie.errors import Refused
 
 __all__ = ["DISK_CAP", "TEXT_CAP", "Output", "Readable", "check_output_id", "head_and_tail", "read_output"]
@@ -160,7 +161,7 @@ class Output:
                 note = f"\n[… {missing - len(end)} bytes left out: more than {self._cap} are not kept …]\n"
                 self._put(note.encode() + end)
             with contextlib.suppress(OSError):  # its loss was told, or is told by whoever writes next
-                os.fsync(self._file)
+                files.sync(self._file)
             os.close(self._file)
             self._file = None
 

@@ -50,6 +50,9 @@ class TeamSettings(BaseModel):
     worktrees_root: str | None = Field(
         default=None, description="Where worktrees lie; default: the user's state folder."
     )
+    durability: Literal["power", "process"] = Field(
+        default="power", description="What every write survives: a power loss too, or only the death of processes."
+    )
     environment: dict[str, str] = Field(default_factory=dict, description="Variables that commands get, by name.")
 
     @property

@@ -15,6 +15,7 @@ os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, gitpython f
 import git as gitpython
 from pydantic import BaseModel, ConfigDict
 
+from coterie import files
 from coterie.errors import CoterieError, EnvironmentFault, UsageError
 
 __all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository", "leads_to"]
@@ -30,7 +31,6 @@ _PINNED = (
     "core.pager=cat",
     "core.editor=true",
     "core.quotePath=false",
-    "core.fsync=all",
     "core.untrackedCache=false",
     "core.splitIndex=false",
     "core.trustctime=true",
@@ -133,7 +133,8 @@ class Git:
         pins["GIT_AUTHOR_NAME"] = author if author == "runtime" else f"{author} (coterie)"
         pins["GIT_AUTHOR_EMAIL"] = NOBODY if author == "runtime" else f"{author}@coterie.invalid"
         settings = _PINNED if where is None or where.metadata == self.common_dir else _PINNED + _OURS
-        configured = [part for each in settings for part in ("-c", each)]
+        fsync = "all" if files.survives() is files.Durability.POWER else "none"
+        configured = [part for each in (*settings, f"core.fsync={fsync}") for part in ("-c", each)]
         if where is not None or argv[0] == "merge-tree":
             off = self._foreign_programs(where.metadata if where is not None else self.common_dir)
             pins["GIT_CONFIG_COUNT"] = str(len(off))
