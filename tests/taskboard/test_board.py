@@ -523,3 +523,22 @@ def test_a_task_handed_out_cannot_be_changed(team: Team) -> None:
     task: Task = team.board.get("T1")
     with pytest.raises(ValueError, match="frozen"):
         task.status = Status.COMPLETED  # type: ignore[misc]
+
+
+def test_an_update_that_asks_for_nothing_is_refused_and_says_what_can_be_changed(team: Team) -> None:
+    team.create("a")
+    with pytest.raises(TaskRefused, match=r"nothing to change in T1. Expected at least one of .*priority.*checks"):
+        team.board.update("T1", by="lead")
+    same = team.board.update("T1", by="lead", priority=5)
+    assert same.rev == 1, "what is so already is left as it is"
+
+
+def test_the_history_names_everybody_by_name_and_a_branch_once(team: Team) -> None:
+    team.create("a")
+    task = team.bound()
+    team.board.submit("T1", 1, by="ada#1", summary="s", commit="c1")
+    team.board.give_back("T1", 1, reason="red", base="b1", owner_available=True)
+    after = team.board.give_up("T1", 1, by="ada", reason="cannot, snapshot abc")
+    assert [change.by for change in after.history] == ["lead", "ada", "ada", "ada", "queue", "ada"]
+    assert task.assignment is not None
+    assert after.history[-1].reason == f"cannot, snapshot abc (branch {task.assignment.branch})"

@@ -196,3 +196,41 @@ def test_the_room_exports_what_it_says_in_order() -> None:
     classes = [name for name in names if name[0].isupper() and not name.isupper()]
     rest = [name for name in names if name.islower()]
     assert names == sorted(upper) + sorted(classes) + sorted(rest)
+
+
+@pytest.mark.parametrize(
+    "glob",
+    [
+        "",
+        " ",
+        "/etc/passwd",
+        "../x",
+        "../../etc",
+        "src/../../x",
+        "src/..",
+        "..",
+        ".",
+        "./src",
+        "a//b",
+        "~/x",
+        " a",
+        "a\nb",
+        "a\0b",
+        "C:/x",
+        "..\\x",
+    ],
+)
+def test_a_scope_outside_the_repository_is_refused_with_field_value_and_what_is_expected(glob: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        NewTask(ref="a", subject="a", scope=("src/ok.py", glob))
+    (fault,) = caught.value.errors()
+    assert fault["loc"] == ("scope", 1)
+    assert "Expected a path or glob relative to its root" in fault["msg"]
+    assert repr(glob)[:3] in fault["msg"]
+
+
+@pytest.mark.parametrize(
+    "glob", ["src/*.py", "**", "docs/", ".github/**", "a/.hidden", "...", "a..b/c", "[ab]/?.py", "é x"]
+)
+def test_a_scope_inside_the_repository_is_kept_as_it_is(glob: str) -> None:
+    assert NewTask(ref="a", subject="a", scope=(glob,)).scope == (glob,)

@@ -57,6 +57,9 @@ class UpdateTask(Arguments):
 
 
 def _update(member: Any, given: UpdateTask, call: Call) -> str:
+    if all(value in (None, []) for name, value in given if name not in ("task_id", "checks")) and given.checks is None:
+        can = ", ".join(name for name in UpdateTask.model_fields if name != "task_id")
+        raise Refused(f"nothing to change in {given.task_id[:20]}. Expected at least one of {can}")
     settings: TeamSettings = member.runtime.settings
     may_lower = settings.plans_in_force == "lead" and settings.approver != "human"
     task = member.team.board.update(
@@ -71,6 +74,8 @@ def _update(member: Any, given: UpdateTask, call: Call) -> str:
         may_lower_plan=may_lower and member.team.board.get(given.task_id).epoch == 0,
         made_by=call.key,
     )
+    if not task.made(call.key):
+        return f"{task.id} is as you want it already: nothing was changed"
     member.say("task", f"changes {task.id}", task=task.id)
     return f"{task.id} is changed (blocked by: {', '.join(task.blocked_by) or 'nothing'})"
 

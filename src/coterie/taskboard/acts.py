@@ -18,12 +18,15 @@ OUT_OF_HAND: dict[str, Any] = {"claim": None, "assignment": None, "wanted": None
 
 
 def changed(task: Task, to: Status, *, by: str, reason: str = "", made_by: str | None = None, **fields: Any) -> Task:
-    """The next revision of `task`, with its history entry."""
+    """The next revision of `task`, with its history entry.
+
+    by: a name or an instance; the history has the name, everywhere the same: the epoch and the claim tell the life.
+    """
     change = Change(
         at=files.now(),
         from_=task.status,
         to=to,
-        by=storable(by, 200),
+        by=storable(by.partition("#")[0], 200),
         epoch=fields.get("epoch", task.epoch),
         reason=storable(reason),
         made_by=made_by,
@@ -54,7 +57,7 @@ def expect_owner(task: Task, by: str) -> None:
 def claim(task: Task, who: Claim, made_by: str | None) -> Task:
     """A new epoch begins."""
     fields = {**OUT_OF_HAND, "claim": who, "epoch": task.epoch + 1}
-    return changed(task, target(Move.CLAIM, task), by=who.instance, reason="claimed", made_by=made_by, **fields)
+    return changed(task, target(Move.CLAIM, task), by=who.owner, reason="claimed", made_by=made_by, **fields)
 
 
 def bind(task: Task, epoch: int, assignment: Assignment, made_by: str | None) -> Task:
@@ -63,7 +66,7 @@ def bind(task: Task, epoch: int, assignment: Assignment, made_by: str | None) ->
     to = target(Move.BIND, task)
     if task.assignment == assignment:
         return task
-    by = task.claim.instance if task.claim else "runtime"
+    by = task.claim.owner if task.claim else "runtime"
     reason = f"branch {assignment.branch} at {assignment.base} in {assignment.worktree}"
     return changed(task, to, by=by, reason=reason, made_by=made_by, assignment=assignment)
 

@@ -353,8 +353,21 @@ class Board(Changing):
         """Change what a task says, all of it or nothing; None leaves a field as it is.
 
         Edges change only while nobody owns it. may_lower_plan: whether `by` may take the need for a plan away at
-        all; whoever is not the human may do so only before the first claim.
+        all; whoever is not the human may do so only before the first claim. Refused where nothing is asked for; what
+        is so already is left as it is.
         """
+        fields = {
+            "subject": subject,
+            "description": description,
+            "priority": priority,
+            "requires_plan": requires_plan,
+            "checks": checks,
+        }
+        if not (add_blocked_by or remove_blocked_by) and all(value is None for value in fields.values()):
+            raise TaskRefused(
+                f"nothing to change in {files.clean(str(id), 60)}. Expected at least one of "
+                f"{', '.join(('add_blocked_by', 'remove_blocked_by', *fields))}"
+            )
 
         def act(task: Task) -> Task:
             if add_blocked_by or remove_blocked_by:
@@ -365,13 +378,7 @@ class Board(Changing):
                 by=by,
                 add_blocked_by=add_blocked_by,
                 remove_blocked_by=remove_blocked_by,
-                fields={
-                    "subject": subject,
-                    "description": description,
-                    "priority": priority,
-                    "requires_plan": requires_plan,
-                    "checks": checks,
-                },
+                fields=fields,
                 may_lower_plan=may_lower_plan,
                 made_by=made_by,
             )

@@ -39,9 +39,8 @@ def created(
         ref_of = {task: ref for ref, task in named.items()}
         raise Cycle(tuple(ref_of.get(task, task) for task in circle))
     at = files.now()
-    change = Change(
-        at=at, from_=None, to=Status.PENDING, by=storable(by, 200), epoch=0, reason="created", made_by=made_by
-    )
+    by = storable(by.partition("#")[0], 200)
+    change = Change(at=at, from_=None, to=Status.PENDING, by=by, epoch=0, reason="created", made_by=made_by)
     tasks = [
         Task(
             schema_=SCHEMA,
@@ -60,7 +59,7 @@ def created(
             history=(change,),
             made_by=made_by,
             created_at=at,
-            created_by=storable(by, 200),
+            created_by=by,
             rev=1,
         )
         for spec in specs

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from coterie import files
 from coterie.taskboard.errors import TaskRefused, UnknownTask
@@ -23,6 +23,8 @@ REASON_CAP = 8000
 
 _ID = re.compile(r"T[1-9][0-9]{0,8}")
 _OLD_REASON_CAP = 200
+_OUTSIDE = re.compile(r"^\s*$|^[\s/~]|\s$|(^|/)\.{0,2}/|(^|/)\.{1,2}$|^[A-Za-z]:|[\\\x00-\x1f\x7f]")
+"""What no path inside a repository looks like: empty, absolute, a home, with empty, . or .. parts, or not for POSIX."""
 
 
 class Status(StrEnum):
@@ -144,7 +146,17 @@ class Task(_Record):
         return key is not None and any(change.made_by == key for change in self.history)
 
 
+def _inside(glob: str) -> str:
+    if _OUTSIDE.search(glob):
+        raise ValueError(
+            f"{glob[:100]!r} is no path of the repository. "
+            "Expected a path or glob relative to its root, with / and without . or .. parts, such as src/shop/*.py"
+        )
+    return glob
+
+
 Short = Annotated[str, Field(min_length=1, max_length=4096)]
+Glob = Annotated[str, Field(max_length=4096), AfterValidator(_inside)]
 
 
 class NewTask(BaseModel):
@@ -163,7 +175,7 @@ class NewTask(BaseModel):
     checks: tuple[Short, ...] = Field(default=(), max_length=50)
     role: str | None = Field(default=None, min_length=1, max_length=64)
     priority: int = Field(default=5, ge=0, le=10)
-    scope: tuple[Short, ...] = Field(default=(), max_length=200)
+    scope: tuple[Glob, ...] = Field(default=(), max_length=200)
 
     @field_validator("subject")
     @classmethod

@@ -22,7 +22,8 @@ class TeamSettings(BaseModel):
     approver: Literal["lead", "human"] = Field(default="lead", description="Who decides on plans.")
     approver_paths: dict[str, Literal["lead", "human"]] = Field(
         default_factory=dict,
-        description="Path pattern -> who decides on plans of tasks whose scope touches it; human wins.",
+        description="Path pattern -> who decides on plans of tasks whose scope touches it; human wins, and a task "
+        "without a scope could touch anything.",
     )
     plans: Literal["all", "lead", "none"] | None = Field(
         default=None,

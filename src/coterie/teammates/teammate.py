@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import re
 import time
 from pathlib import Path
@@ -270,27 +269,13 @@ class Teammate(Member):
             said = f", conflicts marked in {', '.join(conflicts)}" if conflicts else ""
             self.say("merge", f"the integration branch is merged into the worktree of {self.name}{said}", task=task.id)
 
-    def approver(self, task: Task) -> str:
-        """Who decides on this task's plans: by the settings, and by the paths it expects to touch."""
-        settings = self.runtime.settings
-        touched = [
-            who
-            for pattern, who in settings.approver_paths.items()
-            if any(
-                pattern == each or fnmatch.fnmatch(each, pattern) or fnmatch.fnmatch(pattern, each)
-                for each in task.scope
-            )
-        ]
-        return "human" if "human" in touched else touched[0] if touched else settings.approver
-
     # ------------------------------------------------------------ giving a task back, ending
 
     def let_go(self, task: Task) -> str:
-        """Keep what lies in the worktree; says where, for the task's history."""
+        """Keep what lies in the worktree; says where, for the task's history. The board adds the branch itself."""
         self.runtime.commands.stop_all(self.instance)
         kept = self.team.keeper.snapshot(self.name, label=f"{task.id}-e{task.epoch}")
-        branch = f" (branch {task.assignment.branch})" if task.assignment is not None else ""
-        return f"{branch}, snapshot {kept.commit}" if kept is not None else branch
+        return f", snapshot {kept.commit}" if kept is not None else ""
 
     def hand_over(self, task: Task) -> None:
         """Somebody wants the task: snapshot, then make the move that is wanted."""

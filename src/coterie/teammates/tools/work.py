@@ -11,12 +11,14 @@ from coterie.errors import Refused
 from coterie.mailbox import send_owed
 from coterie.taskboard import Assignment, NewTask
 from coterie.taskboard import Status as TaskStatus
+from coterie.teammates.approving import approver
 from coterie.teammates.gate import PlanState
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
 
 __all__ = ["GIVE_UP", "PARK", "PROPOSE_TASKS", "SUBMIT_PLAN", "SUBMIT_WORK", "SYNC", "NewTasks", "create"]
 
 PLAN_CAP = 64 * 1024
+REASON_CAP = 4000  # characters: the history keeps 7000, and where the work lies must not be cut off
 
 
 class SubmitPlan(Arguments):
@@ -37,7 +39,7 @@ def _submit_plan(member: Any, given: SubmitPlan, call: Call) -> ToolResult:
     request = team.requests.submit_plan(
         sender=member.name,
         sender_instance=member.instance,
-        to=member.approver(task),
+        to=approver(member.runtime.settings, task.scope),
         task=task.id,
         epoch=task.epoch,
         text=given.plan,
@@ -127,7 +129,9 @@ def _give_up(member: Any, given: GiveUp, call: Call) -> ToolResult:
         return ToolResult(f"{before.id} was given up", ends=True)
     task = _in_progress(member)
     kept = member.let_go(task)
-    after = member.team.board.give_up(task.id, task.epoch, by=member.name, reason=given.reason + kept, made_by=call.key)
+    after = member.team.board.give_up(
+        task.id, task.epoch, by=member.name, reason=given.reason[:REASON_CAP] + kept, made_by=call.key
+    )
     member.say("task", f"gives up {task.id}: {given.reason}", task=task.id)
     if after.status is TaskStatus.FAILED:
         text = f"{task.id} has failed: given up {after.attempts} times. Last reason: {given.reason}"
@@ -151,7 +155,7 @@ def _park(member: Any, given: Park, call: Call) -> ToolResult:
         task.id,
         task.epoch,
         by=member.name,
-        reason=given.reason + kept,
+        reason=given.reason[:REASON_CAP] + kept,
         blocked_by=given.blocked_by,
         made_by=call.key,
     )
