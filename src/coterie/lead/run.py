@@ -33,7 +33,7 @@ from coterie.teammates.sandbox import NoSandbox, hide_process
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Runtime, Team, TeamRecord
 from coterie.teammates.teammate import Teammate
-from coterie.worktrees import uncommitted
+from coterie.worktrees import find_repository, refuse_foreign_state, uncommitted
 
 __all__ = ["Outcome", "Run", "owes", "run_team"]
 
@@ -65,6 +65,7 @@ def run_team(
     `AlreadyRunning` where another process runs this team, `KeyOrBilling` without a key.
     """
     del unsafe_no_sandbox  # accepted; there is no sandbox to refuse without yet, and every view says so
+    refuse_foreign_state(find_repository(root.parent.parent))
     record = TeamRecord.read(root)
     if record.ended is not None and not owes(root):
         return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")

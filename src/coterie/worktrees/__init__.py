@@ -7,7 +7,14 @@ from coterie.worktrees.git import Git, GitError, Repository, Where, find_reposit
 from coterie.worktrees.keeper import Keeper, Opened
 from coterie.worktrees.landing import Landing, LandingKind, land, plan_land
 from coterie.worktrees.merging import Conflict, Merge, Merged, Merger
-from coterie.worktrees.places import branch_of, integration_ref, prepare, state_root, uncommitted
+from coterie.worktrees.places import (
+    branch_of,
+    integration_ref,
+    prepare,
+    refuse_foreign_state,
+    state_root,
+    uncommitted,
+)
 from coterie.worktrees.trees import Snapshot
 
 __all__ = [
@@ -32,6 +39,7 @@ __all__ = [
     "land",
     "plan_land",
     "prepare",
+    "refuse_foreign_state",
     "state_root",
     "uncommitted",
 ]

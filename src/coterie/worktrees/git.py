@@ -104,13 +104,17 @@ class Git:
         timeout: float = 120.0,
         ok: Sequence[int] = (0,),
         stdin: bytes | None = None,
+        attributes: Path | None = None,
     ) -> str:
         """What git prints, without the newline at its end. Raises `GitError` for an exit code that is not in `ok`.
 
-        index: another index file than the worktree's. author: who a commit made by this call is by; the committer is
-        always the runtime. timeout: seconds; past it git is killed.
+        index: another index file than the worktree's. attributes: a file of them, for calls without a worktree.
+        author: who a commit made by this call is by; the committer is always the runtime. timeout: seconds; past it
+        git is killed.
         """
-        return self.call(*argv, where=where, index=index, author=author, timeout=timeout, ok=ok, stdin=stdin)[1]
+        return self.call(
+            *argv, where=where, index=index, author=author, timeout=timeout, ok=ok, stdin=stdin, attributes=attributes
+        )[1]
 
     def call(
         self,
@@ -121,6 +125,7 @@ class Git:
         timeout: float = 120.0,
         ok: Sequence[int] = (0,),
         stdin: bytes | None = None,
+        attributes: Path | None = None,
     ) -> tuple[int, str]:
         """As `run`, with the exit code before the text."""
         pins = {"GIT_DIR": str(self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}
@@ -134,7 +139,10 @@ class Git:
         pins["GIT_AUTHOR_EMAIL"] = NOBODY if author == "runtime" else f"{author}@coterie.invalid"
         settings = _PINNED if where is None or where.metadata == self.common_dir else _PINNED + _OURS
         fsync = "all" if files.survives() is files.Durability.POWER else "none"
-        configured = [part for each in (*settings, f"core.fsync={fsync}") for part in ("-c", each)]
+        settings = (*settings, f"core.fsync={fsync}")
+        if attributes is not None:
+            settings = (*settings, f"core.attributesFile={attributes}")
+        configured = [part for each in settings for part in ("-c", each)]
         if where is not None or argv[0] == "merge-tree":
             off = self._foreign_programs(where.metadata if where is not None else self.common_dir)
             pins["GIT_CONFIG_COUNT"] = str(len(off))
@@ -219,6 +227,7 @@ def _execute(
         "GIT_EDITOR": "true",
         "GIT_ASKPASS": "true",
         "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_GRAFT_FILE": "/dev/null",
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",  # unlike protocol.allow, no configuration can loosen this
         "GIT_COMMITTER_NAME": "coterie",
@@ -310,6 +319,8 @@ def find_repository(start: Path) -> Repository:
             raise UsageError(f"{start} is not in a git repository: `git init` makes one") from None
         raise UsageError(f"git refuses to use the repository at {start}: {error.stderr.strip()}") from None
     common = Path(found)
+    if common.name == ".git" and common.parent.name == ".coterie" and ask("rev-parse", "--quiet", "HEAD^{}") is None:
+        return find_repository(common.parent.parent)  # among a run's own files, where an empty repository lies
     root = _main_checkout(start, common)
     if not (root / ".git").exists():
         raise UsageError(f"the main checkout of {common} is not there: Coterie keeps its files beside it")

@@ -8,14 +8,16 @@ its second parent what was merged, its message the files in conflict. When the f
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
 from coterie.worktrees.git import ZERO, Git, Where
-from coterie.worktrees.trees import tree_of
+from coterie.worktrees.trees import snapshot, tree_of
 
-__all__ = ["Joined", "conflict_marks", "join", "joined", "joined_ref", "merge_tree", "rejoin"]
+__all__ = ["Joined", "conflict_marks", "drop", "join", "joined", "joined_ref", "merge_tree", "rejoin", "undone"]
 
 MARKS = (b"<<<<<<< ", b">>>>>>> ")
 CONFLICT = "conflict: "
@@ -53,20 +55,25 @@ def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: st
     """
     done_ref, open_ref = joined_ref(team, task, epoch), joined_ref(team, task, epoch, "joining")
     done = joined(git, team=team, task=task, epoch=epoch)
-    if done is not None and done.commit == commit:
-        return done
     begun = joined(git, team=team, task=task, epoch=epoch, state="joining")
     if begun is not None and begun.commit != commit:
         done = join(git, where, team=team, task=task, epoch=epoch, commit=begun.commit)  # the files may be half there
         begun = None
+    if begun is None and done is not None and (done.commit == commit or git.is_ancestor(commit, done.commit)):
+        return done
+    head = git.run("rev-parse", "HEAD", where=where)
+    marked = done.conflicts if done is not None else ()
+    if begun is not None:
+        snapshot(git, where, team=team, label=f"{task}-e{epoch}-joining")  # it may be more than what the kill left
+        if git.run("rev-parse", f"{open_ref}^1^1") != head:  # the branch went on: merged anew, on top of what is there
+            marked += begun.conflicts
+            begun = None
     if begun is None:
-        head = git.run("rev-parse", "HEAD", where=where)
         tree = tree_of(git, where, nested_as_files=True)
         parents = [head] + ([done.commit] if done is not None else [])
         mine = git.commit_tree(tree, parents, "work in hand")
         merged, conflicts, _ = merge_tree(git, mine, commit)
-        left = conflict_marks(where.path, done.conflicts) if done is not None else []
-        names = dict.fromkeys([*conflicts, *left])
+        names = dict.fromkeys([*conflicts, *conflict_marks(where.path, marked)])
         # json: a file's name may have newlines in it, or bytes that are no text
         message = "\n".join(CONFLICT + json.dumps(each) for each in names) or "no conflict"
         record = git.commit_tree(merged, [mine, commit], message)
@@ -96,10 +103,43 @@ def rejoin(git: Git, where: Where, *, team: str, task: str, epoch: int, head: st
         join(git, where, team=team, task=task, epoch=epoch, commit=begun.commit)
 
 
+def drop(git: Git, *, team: str, task: str, epoch: int, keep: str | None = None) -> None:
+    """Forget what was merged into the worktree last; keep: the state that it is written down as instead."""
+    ref = joined_ref(team, task, epoch)
+    record = git.run("rev-parse", ref)
+    if keep is not None:
+        other = joined_ref(team, task, epoch, keep)
+        git.update_ref(other, record, git.resolve(other) or ZERO)
+    git.delete_ref(ref, record)
+
+
+def undone(git: Git, *, team: str, task: str, epoch: int, tree: str, head: str) -> bool:
+    """Whether nothing is left in `tree` of what was merged into the worktree last: as after a reset, checkout or stash.
+
+    Where all that was merged conflicted, taking one's own side is an answer.
+    """
+
+    def differ(one: str, other: str) -> set[str]:
+        names = git.run("diff-tree", "-r", "--no-renames", "--name-only", "-z", one, other)
+        return {each for each in names.split("\0") if each}
+
+    record = git.run("rev-parse", joined_ref(team, task, epoch))
+    merged = joined(git, team=team, task=task, epoch=epoch)
+    brought = differ(f"{record}^1", record) - set(merged.conflicts if merged is not None else ())
+    kept = brought - differ(tree, record)
+    changed = differ(tree, f"{record}^1") & differ(tree, head)
+    return bool(brought) and not kept and not brought & changed
+
+
 def merge_tree(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...], str]:
     """The merge of two commits as a tree, the files in conflict (marked in the tree), and what git says of them."""
     argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", "--end-of-options", ours, theirs)
-    code, said = git.call(*argv, ok=(0, 1), timeout=600)
+    found, attributes = git.call("cat-file", "blob", f"{ours}:.gitattributes", ok=(0, 128))
+    with tempfile.NamedTemporaryFile() as file:  # without a worktree git does not see them
+        if found == 0:
+            file.write(os.fsencode(attributes + "\n"))
+            file.flush()
+        code, said = git.call(*argv, ok=(0, 1), timeout=600, attributes=Path(file.name) if found == 0 else None)
     tree, _, rest = said.partition("\0")
     if code == 0:
         return tree, (), ""

@@ -17,10 +17,11 @@ from coterie import files
 from coterie.errors import EnvironmentFault, Refused
 from coterie.worktrees.errors import NotBound, Unmergeable
 from coterie.worktrees.git import ZERO, Git, Repository, Where, leads_to
-from coterie.worktrees.joining import Joined, conflict_marks, join, joined, joined_ref, rejoin
+from coterie.worktrees.joining import Joined, conflict_marks, drop, join, joined, joined_ref, rejoin, undone
+from coterie.worktrees.mending import lead_back, mend, mend_index
 from coterie.worktrees.places import branch_of, integration_ref
 from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, reads
-from coterie.worktrees.trees import Snapshot, drop_temporary, hidden, snapshot, tree_of
+from coterie.worktrees.trees import Snapshot, clear_submodules, drop_temporary, hidden, snapshot, tree_of
 
 __all__ = ["Keeper", "Opened"]
 
@@ -127,6 +128,7 @@ class Keeper:
     def _bound(self, name: str, task: str, epoch: int) -> Where:
         where = self._need(name)
         self._on_branch(where, branch_of(self.team, task, epoch))
+        mend_index(self.git, where, self._report)
         return where
 
     def _ensure(self, name: str, commit: str) -> Where:
@@ -141,20 +143,16 @@ class Keeper:
                 argv = ("--no-checkout", "--detach", "--lock", "--reason", reason, "--", str(path), commit)
                 self.git.run("worktree", "add", *argv)
             where = self._need(name)
-        self._lead_back(where)
-        if not (where.metadata / "index").exists():  # git writes it when all the files are there
+        lead_back(self.git, where, self._report)
+        # git writes the index when all the files are there; one that an assignment had is mended, its files are work
+        if not (where.metadata / "index").exists() and not reads(where.metadata / "HEAD").startswith("ref: "):
             self._drop_locks(where)
             self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
-        return where
+        return self._mended(where)
 
-    def _lead_back(self, where: Where) -> None:
-        """Undo what somebody wrote to lead a worktree to another repository."""
-        if not leads_to(where.metadata, self.git.common_dir):
-            files.write_bytes(where.metadata / "commondir", b"../..\n")
-            self._report(f"{where.metadata}/commondir had been changed: it leads to the repository again")
-        if reads(where.path / ".git") != f"gitdir: {where.metadata}":
-            files.write_bytes(where.path / ".git", os.fsencode(f"gitdir: {where.metadata}\n"))
-            self._report(f"{where.path}/.git had been changed: it leads to the repository again")
+    def _mended(self, where: Where) -> Where:
+        mend(self.git, where, otherwise=self.tip, report=self._report)
+        return where
 
     def _clear_place(self, path: Path) -> None:
         """Make room for a worktree. What lies there is moved aside, unless it is what a killed `worktree add` left."""
@@ -191,7 +189,7 @@ class Keeper:
         if not self.where(name) and self.git.resolve(ref) is not None:
             self._report(f"the worktree of {name} was not there: it is rebuilt from {branch}, uncommitted work is lost")
         where = self._ensure(name, base)
-        if reads(where.metadata / "HEAD") == f"ref: {ref}":
+        if reads(where.metadata / "HEAD") == f"ref: {ref}":  # mended: the branch is there
             marked = self.pending_marks(name, task=task, epoch=epoch)
             return Opened(path=where.path, branch=branch, base=base, snapshot=None, conflicts=tuple(marked))
         if (place := self._registry.holder(ref, but=where)) is not None:
@@ -223,22 +221,19 @@ class Keeper:
         self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
         self.git.run("update-ref", "--no-deref", "-m", "coterie: detach", "HEAD", commit, where=where)
         self.git.run("clean", "-ffdxq" if ignored_too else "-ffdq", where=where, timeout=600)
+        clear_submodules(self.git, where)
 
     def snapshot(self, name: str, *, label: str) -> Snapshot | None:
         """Keep what is not committed; None if the worktree is clean or not there."""
         where = self.where(name)
-        if where is None:
-            return None
-        self._lead_back(where)
-        return snapshot(self.git, where, team=self.team, label=label)
+        return None if where is None else snapshot(self.git, self._mended(where), team=self.team, label=label)
 
     def close(self, name: str) -> Snapshot | None:
         """End a binding: what is not committed is kept, then the worktree is clean and detached at the tip."""
         where = self.where(name)
         if where is None:
             return None
-        self._lead_back(where)
-        kept = snapshot(self.git, where, team=self.team, label=f"{name}/closed")
+        kept = snapshot(self.git, self._mended(where), team=self.team, label=f"{name}/closed")
         self._settle(where, self.tip())
         return kept
 
@@ -246,8 +241,8 @@ class Keeper:
         """Commit what lies in the worktree on the assignment's branch; answers the branch's commit.
 
         None if nothing differs from `base`. Parents are the branch and, where `base` was merged in, `base`. Refused:
-        conflict marks left in files that conflicted, a repository inside (`Unmergeable`), a branch that moved.
-        Again: the same commit.
+        conflict marks left in files that conflicted, a merge that was undone in the files, a repository inside
+        (`Unmergeable`), a branch that moved. Again: the same commit.
         """
         where = self._bound(name, task, epoch)
         self._drop_locks(where)
@@ -261,14 +256,35 @@ class Keeper:
         tree = tree_of(self.git, where, nested_as_files=False)
         parents = [head]
         if merged is not None and not self.git.is_ancestor(merged.commit, head):
-            parents.append(merged.commit)
+            if undone(self.git, team=self.team, task=task, epoch=epoch, tree=tree, head=head):
+                merged = self._forget(merged, task, epoch)
+            if merged is not None:
+                parents.append(merged.commit)
         if tree != self._tree(head) or len(parents) > 1:
             new = self.git.commit_tree(tree, parents, message, author=author)
             self.git.update_ref(ref, new, head)
             head = new
         self.git.run("read-tree", "--reset", head, where=where)  # what is the same keeps its times
         drop_merge_state(where)
-        return None if self._tree(head) == self._tree(base) else head
+        unchanged = {self._tree(base)}
+        if merged is not None and merged.commit != base and self.git.is_ancestor(merged.commit, self.integration):
+            unchanged.add(self._tree(merged.commit))
+        return None if self._tree(head) in unchanged else head
+
+    def _forget(self, merged: Joined, task: str, epoch: int) -> Joined | None:
+        """What was merged in is not in the files any more. Work of the team's is merged again, the first time; what
+        was carried over from an earlier attempt may be dropped."""
+        if not self.git.is_ancestor(merged.commit, self.integration):
+            drop(self.git, team=self.team, task=task, epoch=epoch)
+            return None
+        said = joined(self.git, team=self.team, task=task, epoch=epoch, state="undone")
+        if said is not None and said.commit == merged.commit:
+            return merged  # told already: it is meant
+        drop(self.git, team=self.team, task=task, epoch=epoch, keep="undone")
+        raise Unmergeable(
+            f"the merge with {merged.commit[:12]} was undone in your files (a reset, checkout or stash?): handing this "
+            "in would undo the work of others. It is merged again: look at your files, then hand in again"
+        )
 
     def _tree(self, commit: str) -> str:
         return self.git.run("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
@@ -276,7 +292,7 @@ class Keeper:
     # ------------------------------------------------------------ merging into a worktree
 
     def needs_merge(self, name: str, base: str) -> bool:
-        """Whether the worktree does not have `base` yet, neither in its branch nor merged in.
+        """Whether the worktree does not have `base` yet, neither in its branch nor merged in; or is half merged.
 
         It is asked at every tool call: where neither ref has moved since the last no, no process is started. On a
         branch that is no assignment's the answer is no; `check` refuses that.
@@ -287,9 +303,12 @@ class Keeper:
         if found is None:
             return False
         task, epoch = found[1], int(found[2])
-        looked = (base, ref, *(self._loose(each) for each in (ref, joined_ref(self.team, task, epoch))))
+        begun = joined_ref(self.team, task, epoch, "joining")
+        looked = (base, ref, *(self._loose(each) for each in (ref, joined_ref(self.team, task, epoch), begun)))
         if self._has.get(name) == looked:
             return False
+        if self.git.resolve(begun) is not None:
+            return True
         merged = joined(self.git, team=self.team, task=task, epoch=epoch)
         mine = [self.git.resolve(ref), merged.commit if merged is not None else None]
         if any(each is not None and (each == base or self.git.is_ancestor(base, each)) for each in mine):
@@ -334,7 +353,7 @@ class Keeper:
                 self._registry.drop_halves(name, self.path(name))
         for name in names:
             if (where := self.where(name)) is not None:
-                self._lead_back(where)
+                lead_back(self.git, where, self._report)
                 self._drop_locks(where)
                 drop_temporary(where)
 

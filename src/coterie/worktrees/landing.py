@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -59,10 +60,17 @@ def plan_land(repository: Repository, team: str) -> Landing:
     return Landing(kind=LandingKind.MERGE, target=repository.branch, old=old, new=new)
 
 
-def land(repository: Repository, landing: Landing, *, check: Callable[[str], str | None] = lambda commit: None) -> None:
+def land(
+    repository: Repository,
+    landing: Landing,
+    *,
+    check: Callable[[str], str | None] = lambda commit: None,
+    patience: float = 10.0,
+) -> None:
     """Do what was planned. Refused on a checkout with changes, a branch that moved meanwhile, or red checks.
 
     check: run on a merge commit before anything moves; answers what is red, or None.
+    patience: seconds to wait for another git of the person's.
     """
     git = Git(repository.common_dir)
     if landing.new is None:
@@ -81,6 +89,7 @@ def land(repository: Repository, landing: Landing, *, check: Callable[[str], str
     _refuse_moved(git, where, landing)
     if taken := _in_the_way(git, where, landing.old, landing.new):
         raise Refused(f"ignored files of yours would be overwritten ({taken}): move them away. Nothing was changed")
+    _wait_for(where.metadata / "index.lock", patience)
     # two-way: files of the checkout are updated first, refused by git where one would be overwritten
     git.run("read-tree", "-m", "-u", landing.old, landing.new, where=where, timeout=600)
     try:
@@ -96,9 +105,8 @@ def _move(git: Git, where: Where, landing: Landing) -> None:
 
 
 def _refuse_changes(git: Git, where: Where) -> None:
-    dirty = git.run("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", where=where)
-    if dirty:
-        names = ", ".join(line[3:] for line in dirty.split("\0")[:10] if line)
+    if dirty := _changes(git, where):
+        names = ", ".join(line[3:] for line in dirty[:10])
         raise Refused(f"the checkout has changes ({names}): commit or stash them first. Nothing was changed")
 
 
@@ -118,8 +126,23 @@ def _half_landed(git: Git, where: Where, landing: Landing) -> bool:
     if git.call("diff-index", "--cached", "--quiet", landing.old, "--", where=where, ok=ok)[0] == 0:
         return False  # a commit that changes no file
     _refuse_moved(git, where, landing)
-    left = git.run("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", where=where)
-    return all(line[1] == " " for line in left.split("\0") if line)
+    return all(line[1] == " " for line in _changes(git, where))
+
+
+def _changes(git: Git, where: Where) -> list[str]:
+    """Lines of `git status`; `.coterie` does not count, whatever the repository's ignore rules say of it."""
+    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=normal")
+    said = git.run("status", *flags, "--", ".", ":(exclude).coterie", where=where)
+    return [line for line in said.split("\0") if line]
+
+
+def _wait_for(lock: Path, patience: float) -> None:
+    """Wait until another git of the person's is done. Raises `Refused` naming its lock after `patience` seconds."""
+    end = time.monotonic() + patience
+    while os.path.lexists(lock):
+        if time.monotonic() > end:
+            raise Refused(f"another git holds {lock}: end it, or remove that file if none runs. Nothing was changed")
+        time.sleep(0.05)
 
 
 def _in_the_way(git: Git, where: Where, old: str, new: str) -> str:

@@ -10,7 +10,7 @@ from coterie import files
 from coterie.errors import EnvironmentFault, UsageError
 from coterie.worktrees.git import Git, Repository, Where, init_empty
 
-__all__ = ["branch_of", "integration_ref", "prepare", "state_root", "uncommitted"]
+__all__ = ["branch_of", "integration_ref", "prepare", "refuse_foreign_state", "state_root", "uncommitted"]
 
 EXCLUDED = "/.coterie/"
 
@@ -61,6 +61,18 @@ def state_root(repository: Repository, override: Path | None = None) -> Path:
     return place / f"{repository.root.name}-{mark}"
 
 
+def refuse_foreign_state(repository: Repository) -> None:
+    """Raise `UsageError` where `.coterie` is none that a run made here: a link, a file, or what a commit brought.
+
+    A cloned repository must not bring a board, decisions or settings of somebody's choice.
+    """
+    home = repository.root / ".coterie"
+    if home.is_symlink() or (home.exists() and not home.is_dir()):
+        raise UsageError(f"{home} is a link or a file: a run keeps its state in a folder there, move it away")
+    if Git(repository.common_dir).run("ls-tree", repository.head, "--", ".coterie"):
+        raise UsageError(f"{home} is part of the repository's commits: take it out first (git rm -r --cached .coterie)")
+
+
 def prepare(repository: Repository, team: str) -> None:
     """Refuse what stands in the way, then exclude `.coterie` and lay the decoy that `git clean` passes over.
 
@@ -74,6 +86,7 @@ def prepare(repository: Repository, team: str) -> None:
     taken = git.run("for-each-ref", "--count=1", "--format=%(refname)", f"refs/heads/coterie/{team}/")
     if taken:
         raise UsageError(f"the branch {taken.removeprefix('refs/heads/')!r} exists already: take another --team name")
+    refuse_foreign_state(repository)
     exclude = (repository.common_dir / "info" / "exclude").resolve()
     lines = exclude.read_text(encoding="utf-8", errors="surrogateescape").split("\n") if exclude.exists() else []
     if EXCLUDED not in lines:

@@ -53,7 +53,9 @@ class Registry:
         for metadata in self.entries():
             leads_to = reads(metadata / "gitdir")
             ours = _points_at(metadata, path) or reads(metadata / "locked") == self.reason(name)
-            unborn = metadata.name.rstrip("0123456789") == name and not any(metadata.iterdir())
+            # git adds a number to a name that is taken
+            named = metadata.name.startswith(name) and metadata.name[len(name) :].strip("0123456789") == ""
+            unborn = named and not any(metadata.iterdir())
             moved = leads_to and not _points_at(metadata, path) and Path(leads_to).exists()
             if unborn:
                 metadata.rmdir()

@@ -15,7 +15,7 @@ from coterie import files
 from coterie.worktrees.errors import Unmergeable
 from coterie.worktrees.git import ZERO, Git, Where
 
-__all__ = ["Snapshot", "drop_temporary", "hidden", "ignored", "snapshot", "tree_of"]
+__all__ = ["Snapshot", "clear_submodules", "drop_temporary", "hidden", "ignored", "snapshot", "tree_of"]
 
 GITLINK = "160000"
 
@@ -65,7 +65,8 @@ def tree_of(git: Git, where: Where, *, nested_as_files: bool) -> str:
     """The tree of everything in the worktree that is not ignored.
 
     A repository inside that is no submodule of the base is refused by name (`Unmergeable`), or with
-    `nested_as_files` stored as plain files without its `.git`.
+    `nested_as_files` stored as plain files without its `.git`; so are files in a submodule that is not checked out.
+    A submodule that is checked out counts as the commit it is at. git is never run in it: its settings are anybody's.
     """
     with _index(where) as index:
         there = [each for each in hidden(git, where, index) if os.path.lexists(where.path / each)]
@@ -78,17 +79,29 @@ def tree_of(git: Git, where: Where, *, nested_as_files: bool) -> str:
         others = git.run("ls-files", "--others", "--exclude-standard", "-z", where=where, index=index, timeout=600)
         nested = {each.rstrip("/") for each in others.split("\0") if each.endswith("/")} | (staged - known)
         nested = {each for each in nested if os.path.lexists(where.path / each / ".git")}
+        links = {each for each in known if (where.path / each).is_dir() and not (where.path / each).is_symlink()}
+        checked_out = {each for each in links if os.path.lexists(where.path / each / ".git")}
+        filled = {each for each in links - checked_out if any((where.path / each).iterdir())}
+        if filled and not nested_as_files:
+            names = ", ".join(sorted(filled))
+            raise Unmergeable(f"there are files in the submodule {names}: they belong to another repository, move them")
+        nested -= checked_out
         if nested and not nested_as_files:
             names = ", ".join(sorted(nested))
             raise Unmergeable(
                 f"there is a git repository inside your worktree: {names}. Remove its .git, or move it away"
             )
+        nested |= filled
         if gone := staged & nested:
             argv = ("update-index", "--force-remove", "-z", "--stdin")
             git.run(*argv, where=where, index=index, stdin=_listed(gone))
-        paths = [".", *(f":(exclude,literal){each}" for each in sorted(nested))]
+        paths = [".", *(f":(exclude,literal){each}" for each in sorted(nested | links))]
         argv = ("add", "--all", "--pathspec-from-file=-", "--pathspec-file-nul")
         git.run(*argv, where=where, index=index, timeout=600, stdin=_listed(paths))
+        if checked_out:
+            # unlike `git add` this reads their HEAD itself and starts no git in them
+            argv = ("update-index", "--add", "-z", "--stdin")
+            git.run(*argv, where=where, index=index, stdin=_listed(checked_out))
         for path in sorted(nested):
             # seen from its own top a repository's `.git` is passed over, as anybody's is
             inner = Where(metadata=where.metadata, path=where.path / path)
@@ -117,6 +130,15 @@ def _plain(git: Git, where: Where) -> str:
 
 def _listed(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(each) + b"\0" for each in sorted(paths))
+
+
+def clear_submodules(git: Git, where: Where) -> None:
+    """Empty the folders of submodules that are not checked out: git passes over what lies in them."""
+    for each in _links(git.run("ls-tree", "-r", "-z", "HEAD", where=where)):
+        path = where.path / each
+        if path.is_dir() and not path.is_symlink() and not os.path.lexists(path / ".git") and any(path.iterdir()):
+            shutil.rmtree(path)
+            path.mkdir()
 
 
 def _links(listed: str) -> set[str]:
