@@ -136,7 +136,7 @@ def finish(desk: Desk) -> None:
                 {
                     "summary": "settings.py is split into paths, logs, money, flags and mail; every import names the "
                     "module where the name lives, settings.py is deleted, and `python3 -m shopfront.about` shows what "
-                    "is set. Look at CONCERNS in shopfront/__init__.py: its order is the order of the merges."
+                    "is set. Look at CONCERNS in shopfront/__init__.py: three teammates added to it at the same time."
                 },
             )
         )

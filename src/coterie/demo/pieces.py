@@ -41,8 +41,8 @@ WAVES = (frozenset({MONEY, FLAGS, MAIL}), frozenset({IMPORTS, ABOUT}))
 _MOVE = (
     "Move the section '{name}' of shopfront/settings.py, with everything in it, to a new module, shopfront/{name}.py. "
     "In its place settings.py imports the same names from there, so that nobody who imports from settings notices: "
-    "their imports are updated by a later task. Put '{name}' into CONCERNS in shopfront/__init__.py before 'settings', "
-    "for its check_… function. Leave the other sections alone: others move them at the same time."
+    "their imports are updated by a later task. Put '{name}' into CONCERNS in shopfront/__init__.py, in the order of "
+    "the sections, for its check_… function. Leave the other sections alone: others move them at the same time."
 )
 
 

@@ -6,10 +6,11 @@ import ast
 import re
 from collections.abc import Iterable, Mapping
 
-__all__ = ["homes", "imports_from", "moved", "register", "rewired", "smallest_edit", "union", "unregister"]
+__all__ = ["homes", "imports_from", "moved", "ordered", "register", "rewired", "smallest_edit", "union", "unregister"]
 
 BANNER = re.compile(r"^# -+ (\w+)$")
 WIDTH = 120
+ORDER = ("paths", "logs", "money", "flags", "mail", "settings")
 
 
 def moved(text: str, concern: str) -> tuple[str, str] | None:
@@ -117,11 +118,21 @@ def rewired(text: str, where: Mapping[str, str]) -> str:
 
 
 def register(text: str, *names: str) -> str:
-    """The package's list of concerns with `names` in it, before settings."""
+    """The package's list of concerns with `names` in it, in order, settings last."""
     for name in names:
         if f'    "{name}",\n' not in text:
             text = text.replace('    "settings",\n', f'    "{name}",\n    "settings",\n', 1)
-    return text
+    return ordered(text)
+
+
+def ordered(text: str) -> str:
+    """The list of concerns in the order of their sections, whoever has added to it first."""
+    places = {f'    "{name}",': place for place, name in enumerate(ORDER)}
+    lines = text.splitlines()
+    found = [number for number, line in enumerate(lines) if line in places]
+    for number, line in zip(found, sorted((lines[each] for each in found), key=lambda each: places[each]), strict=True):
+        lines[number] = line
+    return "\n".join(lines) + "\n" if found else text
 
 
 def unregister(text: str, name: str) -> str:

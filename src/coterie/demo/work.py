@@ -8,7 +8,7 @@ from functools import partial
 from coterie.demo import pieces
 from coterie.demo.desk import Desk
 from coterie.demo.pieces import INIT, SETTINGS, TESTS
-from coterie.demo.surgery import homes, moved, register, rewired, union, unregister
+from coterie.demo.surgery import homes, moved, ordered, register, rewired, union, unregister
 
 __all__ = ["WORK"]
 
@@ -118,7 +118,7 @@ def begin(desk: Desk, words: str) -> None:
         desk.say(
             f"It conflicts with what was merged meanwhile, in {', '.join(paths)}: I read both sides and keep both."
         )
-        desk.put(dict.fromkeys(paths, union))
+        desk.put(dict.fromkeys(paths, lambda text: ordered(union(text))))
         desk.say("Is anything else different now?")
     else:
         desk.say("A check is red together with the others' work: I look at what they changed.")
