@@ -54,7 +54,7 @@ def test_a_task_that_is_released_goes_on_with_another_in_the_next_epoch_who_is_t
     assert outcome[0].exit_code == 0, outcome[0].summary
     task = stage.task()
     assert (task["epoch"], task["status"], task["losses"]) == (2, "completed", 1)
-    assert stage.rescued("half.txt")[0] == "half\n"
+    assert stage.rescued("half.txt") == ["half\n"]
     told = openings["main/ben#1"]
     assert "epoch: 2" in told and "## Earlier attempts" in told and "coterie/main/T1/e1" in told
     assert "snapshot" in told
@@ -200,7 +200,7 @@ def test_a_working_teammate_that_accepts_ends_after_its_turn_and_its_task_goes_b
     assert outcome[0].exit_code == 1
     assert str(stage.team.requests.get("R1").status) == "acknowledged"
     assert (stage.task()["status"], stage.task()["losses"]) == ("pending", 1)
-    assert stage.rescued("half.txt")[0] == "half\n"
+    assert stage.rescued("half.txt") == ["half\n"]
     assert stage.member("ada")["status"] == "stopped"
 
 

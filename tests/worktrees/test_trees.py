@@ -54,6 +54,22 @@ def test_the_same_work_is_kept_once_and_other_work_beside_it(bench: Bench) -> No
     assert first is not None and second is not None and second.ref.endswith("/2") and first.commit != second.commit
 
 
+def test_work_that_is_kept_already_is_not_kept_again_under_another_name(bench: Bench, root: Path) -> None:
+    path = bench.open()
+    write(path, "x", "1")
+    first = bench.keeper.snapshot("ada", label="T1-e1")
+    assert first is not None
+    assert bench.keeper.close("ada") == first
+    assert git(root, "for-each-ref", "--format=%(refname)", "refs/coterie/main/rescue") == first.ref
+    path = bench.open(task="T2", carry=first.commit)
+    head = bench.commit(task="T2")
+    assert head is not None and bench.queue(head, task="T2")
+    path = bench.open(task="T3")
+    (path / "x").unlink()
+    again = bench.keeper.close("ada")
+    assert again is not None and again.commit != first.commit, "the same files on another commit are other work"
+
+
 def test_a_change_of_the_same_size_in_the_second_of_the_checkout_is_seen(bench: Bench, root: Path) -> None:
     """The copy of the index keeps the index's time: git tells such a change by it."""
     path = bench.open()

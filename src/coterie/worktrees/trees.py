@@ -155,7 +155,10 @@ def ignored(git: Git, where: Where) -> tuple[str, ...]:
 
 
 def snapshot(git: Git, where: Where, *, team: str, label: str) -> Snapshot | None:
-    """Keep what is not committed under refs/coterie/<team>/rescue/<label>/<n>; None if the worktree is clean."""
+    """Keep what is not committed under refs/coterie/<team>/rescue/<label>/<n>; None if the worktree is clean.
+
+    What is kept already, on the same commit and under whichever label, is not kept twice: the answer is that one.
+    """
     head = git.run("rev-parse", "HEAD", where=where)
     tree = tree_of(git, where, nested_as_files=True)
     if tree == git.run("rev-parse", f"{head}^{{tree}}"):
@@ -164,15 +167,15 @@ def snapshot(git: Git, where: Where, *, team: str, label: str) -> Snapshot | Non
     names = tuple(each for each in changed.split("\0") if each)
     left = ignored(git, where)
     listed = "\n".join(["Changed:", *names[:1000], "", "Ignored, not kept:", *left])
-    prefix = f"refs/coterie/{team}/rescue/{label}/"
-    kept = git.run("for-each-ref", "--format=%(refname) %(objectname) %(tree)", prefix).split("\n")
-    for line in kept:
-        ref, _, rest = line.partition(" ")
-        commit, _, its_tree = rest.partition(" ")
-        if ref and its_tree == tree and git.resolve(f"{commit}^1") == head:
-            return Snapshot(ref=ref, commit=commit, files=names, ignored=left)  # an interrupted call made it
+    refs = f"refs/coterie/{team}/rescue/"
+    prefix = f"{refs}{label}/"
+    kept = git.run("for-each-ref", "--format=%(refname) %(objectname) %(tree) %(parent)", refs)
+    lines = [line.split(" ") for line in kept.split("\n") if line]
+    for ref, commit, *content in lines:
+        if content == [tree, head]:
+            return Snapshot(ref=ref, commit=commit, files=names, ignored=left)
     commit = git.commit_tree(tree, [head], f"snapshot of {label}\n\n{listed[:60_000]}\n")
-    numbers = [each.split(" ")[0].rpartition("/")[2] for each in kept if each]
+    numbers = [ref.removeprefix(prefix) for ref, *_ in lines if ref.startswith(prefix)]
     number = 1 + max((int(each) for each in numbers if each.isdecimal()), default=0)
     git.update_ref(f"{prefix}{number}", commit, ZERO)
     return Snapshot(ref=f"{prefix}{number}", commit=commit, files=names, ignored=left)
