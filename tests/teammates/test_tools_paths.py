@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -216,3 +217,57 @@ def test_the_output_of_another_member_cannot_be_read(here: Here) -> None:
     for found in ("ben#1.0123456789ab", "ada#1.x/../ben#1.0123456789ab", "../team.json", "ada#1.", ""):
         with pytest.raises(Refused):
             use(here, "read_file", path=f"output:{found}")
+
+
+GITS = [".git/config", "sub/.git", "sub/.git/hooks/x", "a/b/.git/HEAD", ".GIT/config", ".Git", "sub/.gIt/config"]
+GITS += [".git./config", ".git ", ".git . /config", ".git::$INDEX_ALLOCATION/config", ".git:x"]
+GITS += ["git~1/config", "GIT~1", "sub/git~1. /x", ".g\u200cit/config", "\ufeff.git/config", ".gi\u202et\u206f/x"]
+GITS += ["sub\\.git\\config", ".GIT\\config", "x\\git~1"]
+OTHERS = [
+    ".gitignore",
+    ".gitattributes",
+    ".github/w.yml",
+    "git",
+    "a.git/x",
+    ".git-blame",
+    "git~2",
+    ".gitx",
+    " .git",
+    "x.git.",
+]
+
+
+@pytest.mark.parametrize("given", GITS + OTHERS)
+def test_no_spelling_of_gits_own_folder_is_written_or_read_and_git_itself_agrees(
+    here: Here, tmp_path: Path, given: str
+) -> None:
+    def git(*argv: str) -> int:
+        settings = ("-c", "core.protectHFS=true", "-c", "core.protectNTFS=true")
+        return subprocess.run(["git", *settings, *argv], cwd=tmp_path, capture_output=True, check=False).returncode
+
+    assert git("init", "-q") == 0
+    empty = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+    tracked = git("update-index", "--add", "--cacheinfo", f"100644,{empty},{given}") == 0
+    assert tracked == (given in OTHERS)
+    before = sorted(here.root.rglob("*"))
+    for tool, more in (("write_file", {"content": "x"}), ("edit_file", {"old_text": "x", "new_text": "y"})):
+        if given in OTHERS:
+            use(here, tool, path=given, **more)
+        else:
+            with pytest.raises(Refused, match="belongs to git"):
+                use(here, tool, path=given, **more)
+    if given in GITS:
+        assert sorted(here.root.rglob("*")) == before
+        with pytest.raises(Refused, match="belongs to git"):
+            use(here, "read_file", path=given)
+
+
+def test_a_link_to_gits_own_folder_and_one_in_its_place_are_refused(here: Here) -> None:
+    (here.root / "sub").mkdir()
+    (here.root / "sub" / ".git").mkdir()
+    (here.root / "door").symlink_to("sub/.git")
+    (here.root / "other").mkdir()
+    (here.root / "other" / ".git").symlink_to("..")
+    for given in ("door/config", "other/.git/config", "other/.git/x/../y"):
+        with pytest.raises(Refused, match="belongs to git"):
+            use(here, "write_file", path=given, content="x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -25,6 +26,7 @@ SHOWN = 30_000  # characters of one result
 LINES = 2000
 FOUND = 500
 SEARCH_TIME = 20.0  # seconds
+_PASSED_OVER = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 
 
 class OutsidePath(Refused):
@@ -42,10 +44,19 @@ def inside(root: Path, given: str) -> Path:
     real = path.resolve()
     if not real.is_relative_to(real_root):
         raise OutsidePath(f"{given} leads out of your directory {root} through a symbolic link")
-    relative = real.relative_to(real_root)
-    if relative.parts and relative.parts[0] == ".git":
+    said = path.relative_to(root if path.is_relative_to(root) else real_root).parts
+    if any(_is_git(part) for part in (*said, *real.relative_to(real_root).parts)):
         raise OutsidePath(f"{given} belongs to git: the runtime commits your work, leave it alone")
     return real
+
+
+def _is_git(part: str) -> bool:
+    """Whether some file system takes this part of a path for `.git`: what git refuses to track, on all of them.
+
+    Case does not count, nor what HFS+ passes over, nor what NTFS cuts off (verify_path in git's read-cache.c).
+    """
+    pieces = _PASSED_OVER.sub("", part).split("\\")
+    return any(each.partition(":")[0].rstrip(" .").lower() in (".git", "git~1") for each in pieces)
 
 
 def _text(path: Path, given: str) -> str:
