@@ -224,7 +224,7 @@ def test_land_brings_the_work_to_a_clean_checkout(rooms: Any, repository: Path, 
     git("switch", "-q", "trunk")
     (repository / "one.txt").write_text("changed\n")
     code, _, err = coterie("land")
-    assert code == 1 and "the checkout has changes (one.txt)" in err and not (repository / "two.txt").exists()
+    assert code == 1 and f"{repository} has changes (one.txt)" in err and not (repository / "two.txt").exists()
     git("checkout", "-q", "--", "one.txt")
     code, out, _ = coterie("land")
     assert code == 0 and "trunk goes forward" in out and "landed on trunk" in out

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import Refused
-from coterie.worktrees import Git, LandingKind, Where, find_repository, land, plan_land
+from coterie.worktrees import Git, LandingKind, find_repository, land, plan_land
 
 from .conftest import Bench, git, tree, write
 
@@ -29,6 +29,74 @@ def test_there_has_to_be_something_and_a_branch_to_land_on(root: Path, bench: Be
     git(root, "switch", "-q", "--detach")
     with pytest.raises(Refused, match="detached"):
         plan_land(find_repository(root), "main")
+
+
+def linked(root: Path, branch: str = "side", *flags: str) -> Path:
+    """A second checkout of the person's."""
+    place = root.parent / f"linked-{branch}"
+    git(root, "worktree", "add", "-q", *flags, str(place), branch)
+    return place
+
+
+def test_the_branch_that_was_started_from_gets_the_work_in_the_checkout_that_is_on_it(root: Path, bench: Bench) -> None:
+    git(root, "branch", "side")
+    side = linked(root)
+    tip = bench.land_on_tip(new__txt="n\n", one__txt="changed\n")
+    before = everything(root)
+    for start in (root, side, root / "sub"):  # wherever one stands
+        assert plan_land(find_repository(start), "main", target="refs/heads/side").new == tip
+    write(root, "one.txt", "work of the person's on another branch\n")
+    repository = find_repository(root)
+    land(repository, plan_land(repository, "main", target="refs/heads/side"))
+    assert git(root, "rev-parse", "side") == tip and (side / "one.txt").read_text() == "changed\n"
+    assert git(side, "status", "--porcelain", "--branch") == "## side"
+    assert everything(root)[0] == before[0] | {"one.txt": b"work of the person's on another branch\n"}
+    assert git(root, "rev-parse", "trunk") == bench.base
+
+
+def test_changes_in_the_checkout_that_gets_the_work_are_refused_and_others_do_not_count(
+    root: Path, bench: Bench
+) -> None:
+    git(root, "branch", "side")
+    side = linked(root)
+    bench.land_on_tip(one__txt="changed\n")
+    repository = find_repository(root)
+    landing = plan_land(repository, "main", target="refs/heads/side")
+    write(root, "one.txt", "somewhere else")
+    write(side, "two.txt", "the person's")
+    with pytest.raises(Refused, match=rf"{side} has changes \(two.txt\)"):
+        land(repository, landing)
+    git(side, "restore", "two.txt")
+    land(repository, landing)
+
+
+def test_the_persons_sparse_worktree_stays_sparse(root: Path, bench: Bench) -> None:
+    git(root, "branch", "side")
+    side = linked(root)
+    git(side, "sparse-checkout", "set", "--no-cone", "/one.txt")
+    tip = bench.land_on_tip(one__txt="changed\n", two__txt="changed too\n")
+    repository = find_repository(side)
+    land(repository, plan_land(repository, "main"))
+    assert git(side, "rev-parse", "HEAD") == tip and git(side, "status", "--porcelain") == ""
+    assert (side / "one.txt").read_text() == "changed\n" and not (side / "two.txt").exists()
+
+
+def test_a_branch_that_is_checked_out_nowhere_twice_or_gone_is_refused(root: Path, bench: Bench) -> None:
+    git(root, "branch", "side")
+    bench.land_on_tip(new__txt="n\n")
+    repository = find_repository(root)
+    before = everything(root)
+    with pytest.raises(Refused, match="checked out nowhere"):
+        plan_land(repository, "main", target="refs/heads/side")
+    with pytest.raises(Refused, match="is gone"):
+        plan_land(repository, "main", target="refs/heads/nobody")
+    landing = plan_land(repository, "main", target="refs/heads/trunk")
+    twice = linked(root, "trunk", "--force")
+    with pytest.raises(Refused, match=f"{root}, {twice}"):
+        land(repository, landing)
+    git(root, "worktree", "remove", str(twice))
+    assert everything(root) == before
+    land(repository, landing)
 
 
 def test_what_the_target_has_already_is_up_to_date(root: Path, bench: Bench) -> None:
@@ -116,7 +184,7 @@ def test_a_target_that_moved_or_was_left_meanwhile_is_refused(root: Path, bench:
     landing = plan_land(repository, "main")
     git(root, "switch", "-q", "-c", "elsewhere")
     before = everything(root)
-    with pytest.raises(Refused, match="not checked out any more"):
+    with pytest.raises(Refused, match="checked out nowhere"):
         land(repository, landing)
     assert everything(root) == before
     git(root, "switch", "-q", "trunk")
@@ -157,7 +225,7 @@ def test_a_landing_that_was_killed_after_the_files_is_gone_on_with(root: Path, b
     repository = find_repository(root)
     landing = plan_land(repository, "main")
     assert landing.new is not None
-    where = Where(metadata=repository.common_dir, path=root)
+    where = repository.here
     Git(repository.common_dir).run("read-tree", "-m", "-u", landing.old, landing.new, where=where)
     land(repository, plan_land(repository, "main"))
     assert git(root, "status", "--porcelain") == "" and (root / "new.txt").exists()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import EnvironmentFault, UsageError
-from coterie.worktrees import find_repository, prepare, state_root
+from coterie.worktrees import find_repository, prepare, state_root, uncommitted
 
 from .conftest import git, start, write
 
@@ -54,6 +54,24 @@ def test_from_a_folder_below_and_from_a_linked_worktree_the_root_is_the_main_che
     git(root, "worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
     linked = find_repository(tmp_path / "linked")
     assert (linked.root, linked.common_dir, linked.branch) == (root, root / ".git", "refs/heads/side")
+    assert (found.here.path, linked.here.path) == (root, tmp_path / "linked")
+
+
+def test_uncommitted_files_are_those_of_the_checkout_that_is_on_the_branch(root: Path, tmp_path: Path) -> None:
+    git(root, "worktree", "add", "-q", "-b", "side", str(tmp_path / "linked"))
+    write(root, "one.txt", "changed")
+    write(tmp_path / "linked", "new.txt", "n")
+    for each in (root, tmp_path / "linked"):
+        repository = find_repository(each)
+        assert uncommitted(repository, "refs/heads/side") == ["new.txt"]
+        assert uncommitted(repository, "refs/heads/trunk") == ["one.txt"]
+    assert uncommitted(find_repository(root), None) == ["one.txt"]
+
+
+def test_refs_in_a_reftable_are_refused(root: Path) -> None:
+    (root / ".git" / "reftable").mkdir()
+    with pytest.raises(UsageError, match="git refs migrate"):
+        find_repository(root)
 
 
 def test_a_detached_head_has_no_branch(root: Path) -> None:
@@ -174,6 +192,9 @@ def test_a_relative_state_folder_is_ignored_and_one_in_the_checkout_refused(
         state_root(repository)
     with pytest.raises(UsageError, match="in the checkout"):
         state_root(repository, root / "w")
+    git(root, "worktree", "add", "-q", "--detach", str(home / "linked"))
+    with pytest.raises(UsageError, match=f"in the checkout {home / 'linked'}"):
+        state_root(repository, home / "linked" / "w")
 
 
 def test_a_state_folder_that_cannot_be_written_is_named_before_anything_is_made(

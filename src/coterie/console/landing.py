@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 def land(name: str | None, *, yes: bool) -> int:
     """Say what would be done, ask in a terminal, do it. `Refused` for conflicts, red checks, a checkout with changes.
 
-    The branch that is checked out gets the work. A merge commit is made where that branch has moved, and the team's
+    The branch that the team started from gets the work, in the checkout that is on it; where the team started from no
+    branch, it is the one that is checked out here. A merge commit is made where that branch has moved, and the team's
     checks are run on it first.
     """
     team: Team = lead.open_team(places.find_team(Path.cwd(), name))
-    repository = worktrees.find_repository(team.repository.root)
-    landing = worktrees.plan_land(repository, team.name)
+    repository = worktrees.find_repository(Path.cwd())
+    landing = worktrees.plan_land(repository, team.name, target=team.record.base.branch)
     paper = Paper()
     target = landing.target.removeprefix("refs/heads/")
     match landing.kind:

@@ -166,7 +166,7 @@ class Run:
         with _signals(self.runtime), self.runtime.commands:
             team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
             team.events.say("warning", self.runtime.commands.sandbox.detail)
-            if left := uncommitted(team.repository):
+            if left := uncommitted(team.repository, team.record.base.branch):
                 names = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
                 text = f"work starts from HEAD: {len(left)} uncommitted in your checkout are no part of it ({names})"
                 team.events.say("warning", text)

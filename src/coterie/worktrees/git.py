@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from coterie import files
 from coterie.errors import CoterieError, EnvironmentFault, UsageError
 
-__all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository", "leads_to"]
+__all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository", "leads_to", "place_of"]
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
 ZERO = ""  # as the old value of a ref: it must not exist (in SHA-1 and SHA-256 repositories alike)
@@ -81,6 +81,7 @@ class Where(BaseModel):
 
     metadata: Path
     path: Path
+    ours: bool = True  # made by the runtime; the person's checkouts are not
 
 
 class Git:
@@ -137,7 +138,7 @@ class Git:
             pins["GIT_INDEX_FILE"] = str(index)
         pins["GIT_AUTHOR_NAME"] = author if author == "runtime" else f"{author} (coterie)"
         pins["GIT_AUTHOR_EMAIL"] = NOBODY if author == "runtime" else f"{author}@coterie.invalid"
-        settings = _PINNED if where is None or where.metadata == self.common_dir else _PINNED + _OURS
+        settings = _PINNED + _OURS if where is not None and where.ours else _PINNED
         fsync = "all" if files.survives() is files.Durability.POWER else "none"
         settings = (*settings, f"core.fsync={fsync}")
         if attributes is not None:
@@ -275,8 +276,9 @@ class Repository(BaseModel):
 
     root: Path  # the main checkout
     common_dir: Path
-    head: str  # commit id
-    branch: str | None  # full ref name; None where HEAD is detached
+    here: Where  # the checkout around where one stands: the main one, or a linked worktree
+    head: str  # its commit id
+    branch: str | None  # its branch, full ref name; None where HEAD is detached
 
 
 def init_empty(path: Path) -> None:
@@ -327,7 +329,19 @@ def find_repository(start: Path) -> Repository:
     head = ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
     if head is None:
         raise UsageError(f"{root} has no commit yet: commit something first, work starts from HEAD")
-    return Repository(root=root, common_dir=common, head=head, branch=ask("symbolic-ref", "--quiet", "HEAD"))
+    if (common / "reftable").is_dir():
+        raise UsageError(
+            f"{common} keeps its refs in a reftable: `git refs migrate --ref-format=files` makes them files"
+        )
+    metadata = Path(ask("rev-parse", "--path-format=absolute", "--git-dir") or common)
+    place = place_of(metadata) if metadata != common else None
+    return Repository(
+        root=root,
+        common_dir=common,
+        here=Where(metadata=metadata, path=place or root, ours=False),
+        head=head,
+        branch=ask("symbolic-ref", "--quiet", "HEAD"),
+    )
 
 
 def _main_checkout(start: Path, common: Path) -> Path:
@@ -349,6 +363,15 @@ def _main_checkout(start: Path, common: Path) -> Path:
     if Path(git_dir) != common or not top:
         raise UsageError(f"the main checkout of {common} cannot be told from here: start Coterie in it")
     return Path(top)
+
+
+def place_of(metadata: Path) -> Path | None:
+    """Where the files of a linked worktree are, by its metadata."""
+    try:
+        said = (metadata / "gitdir").read_text(encoding="utf-8", errors="surrogateescape").strip()
+    except OSError:
+        return None
+    return Path(os.path.normpath(metadata / said)).parent if said else None
 
 
 def leads_to(metadata: Path, common_dir: Path) -> bool:

@@ -20,7 +20,7 @@ from coterie.worktrees.git import ZERO, Git, Repository, Where, leads_to
 from coterie.worktrees.joining import Joined, conflict_marks, drop, join, joined, joined_ref, rejoin, undone
 from coterie.worktrees.mending import lead_back, mend, mend_index
 from coterie.worktrees.places import branch_of, integration_ref
-from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, reads
+from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, holders, reads
 from coterie.worktrees.trees import Snapshot, clear_submodules, drop_temporary, hidden, snapshot, tree_of
 
 __all__ = ["Keeper", "Opened"]
@@ -56,6 +56,7 @@ class Keeper:
         report: Callable[[str], None] = lambda text: None,
     ) -> None:
         del intents, process  # every step here is run again by looking at what is there
+        self.repository = repository
         self.git = Git(repository.common_dir)
         self.team = team
         self.root = root
@@ -192,7 +193,8 @@ class Keeper:
         if reads(where.metadata / "HEAD") == f"ref: {ref}":  # mended: the branch is there
             marked = self.pending_marks(name, task=task, epoch=epoch)
             return Opened(path=where.path, branch=branch, base=base, snapshot=None, conflicts=tuple(marked))
-        if (place := self._registry.holder(ref, but=where)) is not None:
+        if elsewhere := [each for each in holders(self.repository, ref) if each.metadata != where.metadata]:
+            place = elsewhere[0].path
             raise Refused(f"{branch} is checked out in {place}: switch that to another branch, {task} goes on then")
         kept = snapshot(self.git, where, team=self.team, label=f"{name}/before-{task}-e{epoch}")
         head = self.git.resolve(ref)

@@ -1,4 +1,7 @@
-"""Bringing the integration branch to the user's branch: computed first, said, and only onto a clean checkout."""
+"""Bringing the integration branch to the person's branch: computed first, said, and only onto a clean checkout.
+
+That branch is the one the team started from, wherever one stands; the checkout is the one that is on it.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from coterie.errors import Refused
 from coterie.worktrees.git import Git, GitError, Repository, Where
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.places import integration_ref
+from coterie.worktrees.registry import holders
 
 __all__ = ["Landing", "LandingKind", "land", "plan_land"]
 
@@ -33,31 +37,57 @@ class Landing(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: LandingKind
-    target: str  # full ref name of the branch that is checked out
+    target: str  # full ref name of the branch that gets the work
     old: str
     new: str | None  # the commit that the target becomes; None for a conflict
     files: tuple[str, ...] = ()  # in conflict
 
 
-def plan_land(repository: Repository, team: str) -> Landing:
-    """What `land` would do. Changes nothing but adds, for a merge, a commit that nothing points to."""
+def plan_land(repository: Repository, team: str, *, target: str | None = None) -> Landing:
+    """What `land` would do. Changes nothing but adds, for a merge, a commit that nothing points to.
+
+    target: the branch that gets the work, full ref name; without one it is that of the checkout where one stands.
+    Raises `Refused` where there is none, and unless exactly one checkout is on it.
+    """
     git = Git(repository.common_dir)
-    if repository.branch is None:
+    target = target or repository.branch
+    if target is None:
         raise Refused("HEAD is detached: switch to the branch that shall get the work")
     tip = git.resolve(integration_ref(team))
-    old = git.resolve(repository.branch)
-    if tip is None or old is None:
+    if tip is None:
         raise Refused(f"there is no {integration_ref(team)}: nothing to land")
-    if repository.branch == integration_ref(team) or git.is_ancestor(tip, old):
-        return Landing(kind=LandingKind.UP_TO_DATE, target=repository.branch, old=old, new=old)
+    old = git.resolve(target)
+    if old is None:
+        raise Refused(f"the branch {_short(target)} that gets the work is gone: make it again, then land")
+    if target == integration_ref(team) or git.is_ancestor(tip, old):
+        return Landing(kind=LandingKind.UP_TO_DATE, target=target, old=old, new=old)
+    _checkout(repository, target)
     if git.is_ancestor(old, tip):
-        return Landing(kind=LandingKind.FAST_FORWARD, target=repository.branch, old=old, new=tip)
+        return Landing(kind=LandingKind.FAST_FORWARD, target=target, old=old, new=tip)
     tree, names, _ = merge_tree(git, old, tip)
     if names:
-        return Landing(kind=LandingKind.CONFLICT, target=repository.branch, old=old, new=None, files=names)
-    message = f"Merge the work of the team {team}"
-    new = git.commit_tree(tree, [old, tip], message + "\n")
-    return Landing(kind=LandingKind.MERGE, target=repository.branch, old=old, new=new)
+        return Landing(kind=LandingKind.CONFLICT, target=target, old=old, new=None, files=names)
+    new = git.commit_tree(tree, [old, tip], f"Merge the work of the team {team}\n")
+    return Landing(kind=LandingKind.MERGE, target=target, old=old, new=new)
+
+
+def _checkout(repository: Repository, target: str) -> Where:
+    """The one checkout that is on the branch that gets the work."""
+    found = holders(repository, target)
+    if not found:
+        raise Refused(
+            f"{_short(target)} is checked out nowhere: switch a checkout to it, then land. Nothing was changed"
+        )
+    if len(found) > 1:
+        places = ", ".join(str(each.path) for each in found)
+        raise Refused(
+            f"{_short(target)} is checked out more than once ({places}): leave it in one. Nothing was changed"
+        )
+    return found[0]
+
+
+def _short(ref: str) -> str:
+    return ref.removeprefix("refs/heads/")
 
 
 def land(
@@ -77,7 +107,7 @@ def land(
         raise Refused(f"conflicts in {', '.join(landing.files)}: nothing was changed")
     if landing.kind is LandingKind.UP_TO_DATE:
         return
-    where = Where(metadata=repository.common_dir, path=repository.root)
+    where = _checkout(repository, landing.target)
     if _half_landed(git, where, landing):
         _move(git, where, landing)
         return
@@ -107,7 +137,9 @@ def _move(git: Git, where: Where, landing: Landing) -> None:
 def _refuse_changes(git: Git, where: Where) -> None:
     if dirty := _changes(git, where):
         names = ", ".join(line[3:] for line in dirty[:10])
-        raise Refused(f"the checkout has changes ({names}): commit or stash them first. Nothing was changed")
+        raise Refused(
+            f"the checkout {where.path} has changes ({names}): commit or stash them first. Nothing was changed"
+        )
 
 
 def _refuse_moved(git: Git, where: Where, landing: Landing) -> None:

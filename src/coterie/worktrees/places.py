@@ -8,7 +8,8 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import EnvironmentFault, UsageError
-from coterie.worktrees.git import Git, Repository, Where, init_empty
+from coterie.worktrees.git import Git, Repository, init_empty
+from coterie.worktrees.registry import checkouts, holders
 
 __all__ = ["branch_of", "integration_ref", "prepare", "refuse_foreign_state", "state_root", "uncommitted"]
 
@@ -25,9 +26,13 @@ def branch_of(team: str, task: str, epoch: int) -> str:
     return f"coterie/{team}/{task}/e{epoch}"
 
 
-def uncommitted(repository: Repository) -> list[str]:
-    """The files of the user's checkout that differ from HEAD, untracked ones too: no part of a run. Changes nothing."""
-    where = Where(metadata=repository.common_dir, path=repository.root)
+def uncommitted(repository: Repository, branch: str | None) -> list[str]:
+    """The files that differ from HEAD in the person's checkout, untracked ones too: no part of a run. Changes nothing.
+
+    branch: of the checkout that is looked at, a full ref name; without one, or where none has it, it is that around
+    where one stands.
+    """
+    where = next(iter(holders(repository, branch) if branch is not None else ()), repository.here)
     said = Git(repository.common_dir).run(
         "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", where=where, timeout=600
     )
@@ -37,7 +42,7 @@ def uncommitted(repository: Repository) -> list[str]:
 def state_root(repository: Repository, override: Path | None = None) -> Path:
     """The folder for all worktrees of a repository: one of its own in the user's state folder, or in `override`.
 
-    Creates nothing. Raises `UsageError` where it would lie in the checkout, `EnvironmentFault` naming the folder where
+    Creates nothing. Raises `UsageError` where it would lie in a checkout, `EnvironmentFault` naming the folder where
     nothing can be written.
     """
     if override is not None:
@@ -48,9 +53,10 @@ def state_root(repository: Repository, override: Path | None = None) -> Path:
             state = Path.home() / ".local" / "state"
         place, said = state / "coterie", "the state folder"
     resolved = place.resolve()
-    if resolved == repository.root or resolved.is_relative_to(repository.root):
+    around = next((each.path for each in checkouts(repository) if resolved.is_relative_to(each.path.resolve())), None)
+    if around is not None:
         raise UsageError(
-            f"{said} {place} lies in the checkout, test runners would find the wrong files: "
+            f"{said} {place} lies in the checkout {around}, test runners would find the wrong files: "
             "set worktrees_root to a folder outside"
         )
     there = next(each for each in (place, *place.parents) if os.path.lexists(each))

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from coterie.worktrees.git import Where
+from coterie.worktrees.git import Repository, Where, place_of
 
-__all__ = ["Registry", "drop_locks", "drop_merge_state", "reads"]
+__all__ = ["Registry", "checkouts", "drop_locks", "drop_merge_state", "holders", "reads"]
 
 _STATE: tuple[str, ...] = ("AUTO_MERGE", "CHERRY_PICK_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR")
 _STATE += ("REBASE_HEAD", "REVERT_HEAD", "SQUASH_MSG")
@@ -65,17 +65,19 @@ class Registry:
                 shutil.rmtree(metadata)
                 self._report(f"removed the half-made or orphaned worktree entry {metadata.name} of {name}")
 
-    def holder(self, ref: str, *, but: Where) -> Path | None:
-        """Another checkout that is on `ref`, the main one included."""
-        wanted = f"ref: {ref}"
-        if reads(self.common_dir / "HEAD") == wanted:
-            return self.common_dir.parent
-        for metadata in self.entries():
-            if metadata != but.metadata and reads(metadata / "HEAD") == wanted:
-                place = Path(reads(metadata / "gitdir")).parent
-                if place.exists():
-                    return place
-        return None
+
+def checkouts(repository: Repository) -> Iterator[Where]:
+    """All checkouts of a repository that are there, the main one first, ours among them."""
+    yield Where(metadata=repository.common_dir, path=repository.root, ours=False)
+    for metadata in Registry(repository.common_dir, team="", report=lambda text: None).entries():
+        place = place_of(metadata)
+        if place is not None and place.exists():
+            yield Where(metadata=metadata, path=place, ours=False)
+
+
+def holders(repository: Repository, ref: str) -> list[Where]:
+    """The checkouts that are on `ref`."""
+    return [each for each in checkouts(repository) if reads(each.metadata / "HEAD") == f"ref: {ref}"]
 
 
 def drop_locks(where: Where) -> list[str]:
