@@ -15,9 +15,9 @@ nobody waits for a disk that is not theirs, and nothing is acknowledged early. N
 
 from __future__ import annotations
 
-from coterie.files.locks import Held, Hold, LockTimeout, held, hold, locked, read_info
+from coterie.files.locks import Held, Hold, LockTimeout, held, hold, living_holder, locked, read_info
 from coterie.files.names import RESERVED, check_name, clean, now, process_mark, token
-from coterie.files.records import Unreadable, decode, encode, read_bytes, read_json
+from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json
 from coterie.files.room import shortage
 from coterie.files.writing import (
     Durability,
@@ -31,6 +31,7 @@ from coterie.files.writing import (
     survives,
     sync,
     temp_name,
+    temp_owner,
     truncate,
     write_bytes,
     write_json,
@@ -49,8 +50,10 @@ __all__ = [
     "decode",
     "deliver",
     "encode",
+    "expect_regular",
     "held",
     "hold",
+    "living_holder",
     "locked",
     "make_folder",
     "move",
@@ -66,6 +69,7 @@ __all__ = [
     "survives",
     "sync",
     "temp_name",
+    "temp_owner",
     "token",
     "truncate",
     "write_bytes",

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import filelock
 
 from coterie.errors import CoterieError
+from coterie.files.names import process_mark
 from coterie.files.records import Unreadable, encode, read_json
 from coterie.files.writing import pending, put, sync_folder
 
@@ -173,6 +174,20 @@ def held(path: Path) -> bool:
         return not filelock.lock_descriptor(handle, blocking=False)
     finally:
         os.close(handle)
+
+
+def living_holder(path: Path) -> dict[str, Any] | None:
+    """What the holder of a lock for life wrote into it, if that very process runs; None if not.
+
+    Takes no lock, so that looking gets in nobody's way: it goes by pid, start time and boot, and is not a proof of
+    death where there is no /proc. For what is decided by it there is `held`.
+    """
+    info = read_info(path)
+    pid = info.get("pid")
+    if type(pid) is not int or pid <= 0:
+        return None
+    mark = process_mark(pid)
+    return info if mark["start"] is not None and all(info.get(key) == mark[key] for key in mark) else None
 
 
 def read_info(path: Path) -> dict[str, Any]:

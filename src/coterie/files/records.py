@@ -15,6 +15,7 @@ from coterie.errors import CoterieError
 from coterie.files.room import shortage
 
 LIMIT = 1024 * 1024
+_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
 
 
 class Unreadable(CoterieError):
@@ -88,6 +89,13 @@ def read_bytes(path: Path, *, limit: int = LIMIT) -> bytes:
         return b"".join(parts)
     finally:
         os.close(handle)
+
+
+def expect_regular(path: Path) -> None:
+    """Raise `Unreadable` for anything but a regular file, `FileNotFoundError` where nothing is. Opens nothing."""
+    mode = path.lstat().st_mode
+    if not stat.S_ISREG(mode):
+        raise Unreadable(path, f"expected a regular file, found {_KINDS.get(stat.S_IFMT(mode), 'something else')}")
 
 
 def read_json(path: Path, *, limit: int = LIMIT, settle: float = 0.0) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import threading
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,6 +16,7 @@ from coterie.files.names import token
 from coterie.files.records import encode
 
 _numbers = itertools.count(1)
+_TEMP = re.compile(r"\..+\.(?P<token>[0-9a-f]{12})-\d+\.tmp")
 
 
 class _Pending(threading.local):
@@ -92,6 +94,12 @@ def put(path: Path, data: bytes, flags: int, *, durable: bool = True) -> None:
 def temp_name(name: str) -> str:
     """A name for the temp file of `name`: it says which process writes, so that a dead one's is known as such."""
     return f".{name[:180]}.{token()}-{next(_numbers)}.tmp"
+
+
+def temp_owner(name: str) -> str | None:
+    """The process (its token) whose temp file has this name; None for any other file."""
+    found = _TEMP.fullmatch(name)
+    return found["token"] if found is not None else None
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -30,8 +30,10 @@ from coterie.mailbox.message import (
     ShutdownAnswer,
     ShutdownRequest,
 )
+from coterie.mailbox.message import parse as parse_message
 from coterie.mailbox.owed import Owed, owed, send_owed
 from coterie.mailbox.request import Request, RequestKind, RequestStatus, Standing, Step
+from coterie.mailbox.request import parse as parse_request
 from coterie.mailbox.requests import Requests
 from coterie.mailbox.rules import unsound
 
@@ -68,6 +70,8 @@ __all__ = [
     "UnknownRequest",
     "Void",
     "owed",
+    "parse_message",
+    "parse_request",
     "render",
     "render_all",
     "ring_others",

@@ -6,7 +6,7 @@ from coterie.taskboard.board import Board
 from coterie.taskboard.errors import Cycle, IllegalMove, NotCurrent, TaskRefused, UnknownTask
 from coterie.taskboard.graph import find_circle, ready_order
 from coterie.taskboard.moves import MOVES, Move
-from coterie.taskboard.reading import Row, read_tasks, rows
+from coterie.taskboard.reading import Row, read_one, read_tasks, rows
 from coterie.taskboard.task import (
     Assignment,
     Change,
@@ -19,6 +19,8 @@ from coterie.taskboard.task import (
     Wanted,
     encode,
     is_id,
+    is_newer,
+    number,
     parse,
 )
 
@@ -44,7 +46,10 @@ __all__ = [
     "encode",
     "find_circle",
     "is_id",
+    "is_newer",
+    "number",
     "parse",
+    "read_one",
     "read_tasks",
     "ready_order",
     "rows",

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from coterie.errors import Refused
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.launcher import CommandNotStarted, Ended, Launched, Launcher, ProcessMark
-from coterie.teammates.leftovers import kill_leftovers
+from coterie.teammates.leftovers import find_leftovers, kill_leftovers
 from coterie.teammates.output import Output, check_output_id
 from coterie.teammates.sandbox import Sandbox, environment
 
@@ -28,6 +28,7 @@ __all__ = [
     "Finished",
     "ProcessMark",
     "Progress",
+    "find_leftovers",
     "kill_leftovers",
 ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from coterie.teammates.launcher import ProcessMark
 from coterie.teammates.processes import LINUX, Process, boot_id, descendants, end_tree, processes
 
-__all__ = ["kill_leftovers"]
+__all__ = ["find_leftovers", "kill_leftovers"]
 
 
 _SETTLE_S = 0.02  # a process that was just becoming another program had no environment to be read
@@ -31,26 +31,13 @@ def kill_leftovers(
     ours = [mark for mark in marks if mark.boot == boot]  # nothing survives a restart of the machine
     if not ours:
         return []
-    by_id = {mark.command_id: mark for mark in ours}
     spared = _above()
     seen: dict[int, ProcessMark] = {}
 
     def find() -> dict[int, Process]:
-        table = processes()
-        roots: dict[int, ProcessMark] = {}
-        for mark in ours:
-            if mark.pid in table and table[mark.pid].start == mark.start:
-                roots[mark.pid] = mark
-        for pid in table:
-            if marked := by_id.get(_command_of(pid)):
-                roots[pid] = marked
-        found: dict[int, Process] = {}
-        for root, mark in roots.items():
-            for pid, each in (descendants([root], table) | {root: table[root]}).items():
-                if not each.dead and pid not in spared:
-                    found[pid] = each
-                    seen[pid] = mark
-        return found
+        found = _running(ours, spared)
+        seen.update({pid: mark for pid, (_, mark) in found.items()})
+        return {pid: each for pid, (each, _) in found.items()}
 
     end_tree(find)
     time.sleep(_SETTLE_S)
@@ -62,6 +49,36 @@ def kill_leftovers(
             if each.session == mark.pid and each.start >= mark.start and not each.dead and pid not in left:
                 unproved(mark, f"command {mark.command_id}: process {pid} is in its session, not provably its own")
     return [mark for mark in ours if any(seen[pid] is mark for pid in seen if pid not in left)]
+
+
+def find_leftovers(marks: Iterable[ProcessMark]) -> list[tuple[ProcessMark, list[int]]]:
+    """What `kill_leftovers` would end, by the same proof: the marks of which something runs, with its pids."""
+    boot = boot_id()
+    ours = [mark for mark in marks if mark.boot == boot]
+    pids: dict[str, list[int]] = {}
+    for pid, (_, mark) in sorted(_running(ours, _above()).items() if ours else ()):
+        pids.setdefault(mark.command_id, []).append(pid)
+    by_id = {mark.command_id: mark for mark in ours}
+    return [(by_id[command], found) for command, found in pids.items()]
+
+
+def _running(ours: list[ProcessMark], spared: set[int]) -> dict[int, tuple[Process, ProcessMark]]:
+    """The processes that are provably of these marks, by pid."""
+    by_id = {mark.command_id: mark for mark in ours}
+    table = processes()
+    roots: dict[int, ProcessMark] = {}
+    for mark in ours:
+        if mark.pid in table and table[mark.pid].start == mark.start:
+            roots[mark.pid] = mark
+    for pid in table:
+        if marked := by_id.get(_command_of(pid)):
+            roots[pid] = marked
+    found: dict[int, tuple[Process, ProcessMark]] = {}
+    for root, mark in roots.items():
+        for pid, each in (descendants([root], table) | {root: table[root]}).items():
+            if not each.dead and pid not in spared:
+                found[pid] = (each, mark)
+    return found
 
 
 def _command_of(pid: int) -> str:

@@ -15,6 +15,7 @@ from coterie.worktrees.places import (
     state_root,
     uncommitted,
 )
+from coterie.worktrees.survey import Worktree
 from coterie.worktrees.trees import Snapshot
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Snapshot",
     "Unmergeable",
     "Where",
+    "Worktree",
     "branch_of",
     "find_repository",
     "integration_ref",

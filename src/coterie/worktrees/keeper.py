@@ -21,6 +21,7 @@ from coterie.worktrees.joining import Joined, conflict_marks, drop, join, joined
 from coterie.worktrees.mending import lead_back, mend, mend_index
 from coterie.worktrees.places import branch_of, integration_ref
 from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, holders, reads
+from coterie.worktrees.survey import Worktree, changed, survey
 from coterie.worktrees.trees import Snapshot, clear_submodules, drop_temporary, hidden, snapshot, tree_of
 
 __all__ = ["Keeper", "Opened"]
@@ -177,6 +178,14 @@ class Keeper:
         while os.path.lexists(found := path.with_name(f"{path.name}-{number}")):
             number += 1
         return found
+
+    def survey(self) -> list[Worktree]:
+        """How the worktrees of this team stand, whoever they belong to. Changes nothing."""
+        return list(survey(self._registry, self.root))
+
+    def changed(self, name: str) -> list[str]:
+        """The files of a worktree that differ from its commit, untracked ones too. Changes nothing."""
+        return changed(self.git, self._need(name))
 
     # ------------------------------------------------------------ an assignment
 
