@@ -234,3 +234,18 @@ def test_the_report_and_the_record_agree_on_how_it_ended(stage: Stage) -> None:
     report = json.loads((stage.root / "report.json").read_text())
     ended = json.loads((stage.root / "team.json").read_text())["ended"]
     assert (report["exit"], report["summary"]) == (ended["exit"], ended["summary"]) == (0, outcome.summary)
+
+
+def test_a_watcher_that_fails_holds_up_nobody_and_is_called_no_more(stage: Stage) -> None:
+    heard: list[str] = []
+
+    def watch(event: dict[str, Any]) -> None:
+        heard.append(event["kind"])
+        if event["kind"] == "task":
+            raise ValueError("cannot show that")
+
+    stage.watch = watch
+    assert stage.go(crew([TASK], ("ada",))).exit_code == 0
+    assert heard.count("task") == 1 and "end" not in heard
+    said = [each["text"] for each in stage.events("warning") if "cannot show that" in each["text"]]
+    assert len(said) == 1 and {each["status"] for each in map(stage.member, ("lead", "ada"))} == {"stopped"}
