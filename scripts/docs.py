@@ -34,6 +34,7 @@ TREE = """\
     team.json                   the team: goal, base, settings in force, how it ended
     lock                        the one lock of the team: tasks, requests, members, mail
     changes                     ids of changed tasks, in order: tells an index what to read again
+    last/T1                     the last content of tasks/T1.json, to put it back; never read as the truth
     tasks/T1.json               one task each
     requests/R1.json            plans, shutdowns, splits, permissions, questions
     mail/<member>/new|cur|tmp|bad/   Maildir: one message a file

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,8 @@ from coterie.taskboard.trail import Trail
 
 if TYPE_CHECKING:
     from conftest import Team
+
+    from coterie.taskboard import Board
 
 
 def edit(path: Path, **fields: Any) -> None:
@@ -51,11 +55,35 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 }
 
 
+def forget_copies(team: Team) -> None:
+    """As after a power loss: what was not forced to the disk is gone."""
+    for path in (team.root / "last").iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_file_is_set_aside_and_its_last_content_restored_by_a_process_that_never_saw_it(
+    team: Team, kind: str
+) -> None:
+    team.create("victim", priority=10)
+    team.create("child", blocked_by=("T1",))
+    before = team.path("T1").read_bytes()
+    DAMAGE[kind](team.path("T1"))
+    board = team.open()
+    assert [task.id for task in board.tasks()] == ["T2"]
+    assert board.create([], by="lead") == {}
+    assert team.path("T1").read_bytes() == before
+    assert [path.name for path in (team.tasks / "bad").iterdir()] == ["T1.json"]
+    assert any(text.startswith("T1 could not be read (") and "last content restored" in text for text in team.said)
+    assert team.claim("ada", board).id == "T1"
+
+
 @pytest.mark.parametrize("kind", DAMAGE)
 def test_a_damaged_file_is_set_aside_and_said_and_the_rest_goes_on(team: Team, kind: str) -> None:
     team.create("victim", priority=10)
     team.create("other")
     team.create("child", blocked_by=("T1",))
+    forget_copies(team)
     DAMAGE[kind](team.path("T1"))
     board = team.open()
     assert [task.id for task in board.tasks()] == ["T2", "T3"]
@@ -158,7 +186,7 @@ def test_an_edit_from_an_older_revision_is_set_aside_and_the_last_content_restor
     after = team.board.submit("T1", 1, by="ada", summary="", commit="c")
     assert (after.subject, after.rev) == ("a", task.rev + 1)
     assert (team.tasks / "bad" / "T1.json").read_bytes() == mine
-    assert any("from an older revision" in text and "bad/T1.json" in text for text in team.said)
+    assert any("T1 was put back to revision 1" in text and "bad/T1.json" in text for text in team.said)
 
 
 def test_an_edit_that_lowers_the_epoch_is_set_aside(team: Team) -> None:
@@ -170,28 +198,85 @@ def test_an_edit_that_lowers_the_epoch_is_set_aside(team: Team) -> None:
     assert (team.tasks / "bad" / "T1.json").exists()
 
 
-def test_no_epoch_is_used_twice_where_only_another_process_has_seen_it(team: Team) -> None:
+def test_what_only_another_process_has_seen_is_restored_and_no_epoch_used_twice(team: Team) -> None:
     other = team.open(process="p2")
     team.create("a")
     other.tasks()
     team.claim(board=other)  # p2 is in step
     other.release("T1", 1, by="runtime", reason="")
     old = team.path("T1").read_bytes()
-    assert team.claim("ada").epoch == 2  # p1 alone has seen this
+    claimed = team.claim("ada")  # p1 alone has seen this
     team.path("T1").write_bytes(old)
-    assert team.claim("bob", other).epoch == 3
-    assert not team.board.is_current("T1", 2)
+    assert other.claim(owner="bob", instance="bob#1") is None
+    assert team.board.get("T1") == claimed
+    assert team.board.is_current("T1", 2)
 
 
-def test_a_fresh_process_takes_an_older_file_over_but_gives_it_new_numbers(team: Team) -> None:
+def test_a_stale_memory_is_not_what_a_damaged_file_is_restored_from(team: Team) -> None:
+    other = team.open(process="p2")
     team.create("a")
-    old = team.path("T1").read_bytes()
+    other.create([], by="lead")  # p2 has seen revision 1
     task = team.bound()
+    team.path("T1").write_bytes(b"")
+    other.create([], by="lead")
+    assert team.board.get("T1") == task
+
+
+def test_a_fresh_process_restores_what_stood_before_an_older_file_was_put_there(team: Team) -> None:
+    team.create("a", "b")
+    old = team.path("T1").read_bytes()
+    done = team.completed()
     team.path("T1").write_bytes(old)
     fresh = team.open()
-    after = team.claim("bob", fresh)
-    assert (after.epoch, after.rev) == (2, task.rev + 2)
-    assert any("taken over as a new one" in text for text in team.said)
+    assert fresh.get("T1").status is Status.PENDING, "looking moves nothing"
+    assert team.claim("bob", fresh).id == "T2", "what is done is not done again"
+    assert team.board.get("T1") == done
+    assert (team.tasks / "bad" / "T1.json").read_bytes() == old
+    assert any("T1 was put back to revision 1" in text and "last content restored" in text for text in team.said)
+
+
+def test_an_older_file_is_not_taken_over_where_nobody_has_what_stood_there(team: Team) -> None:
+    team.chain("a", "b")
+    old = team.path("T1").read_bytes()
+    done = team.completed()
+    team.path("T1").write_bytes(old)
+    forget_copies(team)
+    fresh = team.open()
+    assert fresh.claim(owner="bob", instance="bob#1") is None
+    assert "T1 is not on the board" in fresh.view()[0].why
+    assert (team.tasks / "bad" / "T1.json").read_bytes() == old
+    (told,) = [text for text in team.said if text.startswith("T1 was put back")]
+    assert f'"rev": {done.rev + 1} and "epoch": 1' in told
+    edit(team.tasks / "bad" / "T1.json", rev=done.rev + 1, epoch=1)  # what the person was told to do
+    (team.tasks / "bad" / "T1.json").rename(team.path("T1"))
+    assert team.claim("bob", fresh).epoch == 2
+
+
+def test_an_old_copy_is_not_what_is_restored(team: Team) -> None:
+    team.create("a")
+    old = team.path("T1").read_bytes()
+    copy = team.root / "last" / "T1"
+    before_claim = copy.read_bytes()
+    team.bound()
+    copy.write_bytes(before_claim)  # as after a power loss
+    team.path("T1").write_bytes(old.replace(b'"subject": "a"', b'"subject": "mine"'))
+    fresh = team.open()
+    assert fresh.claim(owner="bob", instance="bob#1") is None
+    assert not team.path("T1").exists()
+
+
+def test_what_a_process_wrote_and_died_before_it_said_so_can_be_restored(team: Team) -> None:
+    team.create("a")
+    old, copy, changes = (
+        path.read_bytes() for path in (team.path("T1"), team.root / "last" / "T1", team.root / "changes")
+    )
+    task = team.claim()
+    (team.root / "last" / "T1").write_bytes(copy)
+    (team.root / "changes").write_bytes(changes + b"T1\n")
+    team.open().create([], by="lead")  # whoever sees it first says so
+    team.path("T1").write_bytes(old)
+    team.open().create([], by="lead")
+    assert team.board.get("T1") == task
 
 
 def test_a_file_that_was_removed_blocks_who_waits_for_it(team: Team) -> None:
@@ -275,3 +360,87 @@ def test_a_look_at_changes_leaves_its_place_where_it_was(tmp_path: Path) -> None
     lines = reader.read()
     assert lines is not None
     assert (list(lines.ids), lines.placed, lines.damaged) == (["T2"], {"T2": (4, 1)}, False)
+
+
+def swept(board: Board, until: Callable[[], bool]) -> None:
+    """Sweep as a host's poll does, until it has had its effect."""
+    end = time.monotonic() + 20
+    while not until():
+        assert time.monotonic() < end, "the sweep does not find it"
+        board.sweep()
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_sweep_finds_a_damaged_file_while_nobody_mutates(team: Team, kind: str) -> None:
+    team.create("victim", "other", priority=10)
+    before = team.path("T1").read_bytes()
+    for _ in range(3):
+        team.board.sweep()
+    assert team.said == []
+    DAMAGE[kind](team.path("T1"))
+    bad = team.tasks / "bad" / "T1.json"
+    swept(team.board, lambda: bad.exists() or bad.is_symlink())
+    assert team.path("T1").read_bytes() == before
+    (told,) = team.said
+    assert told.startswith("T1 could not be read (") and told.endswith("the last content restored")
+
+
+def test_a_sweep_waits_for_an_editor_that_truncates_first_and_takes_over_what_it_writes(team: Team) -> None:
+    team.create("a")
+    whole = team.path("T1").read_bytes().replace(b'"subject": "a"', b'"subject": "b"')
+    board = team.open(settle=3600.0)
+    board.sweep()
+    team.path("T1").write_bytes(b"")
+    board.sweep()
+    board.sweep()
+    assert team.path("T1").read_bytes() == b""
+    team.path("T1").write_bytes(whole)
+    board.sweep()
+    assert (board.get("T1").subject, board.get("T1").rev) == ("b", 2)
+    assert team.said == ["T1 was edited by hand: taken over"]
+    assert not (team.tasks / "bad").exists()
+
+
+def test_a_sweep_restores_what_went_back_and_says_what_is_gone_and_what_is_new(team: Team) -> None:
+    team.chain("a", "b")
+    old = team.path("T1").read_bytes()
+    done = team.completed()
+    team.board.sweep()
+    team.path("T1").write_bytes(old)
+    team.board.sweep()
+    assert team.board.get("T1") == done
+    team.path("T2").unlink()
+    files.write_json(
+        team.path("T5"), {"schema": 1, "id": "T5", "subject": "by hand", "status": "pending", "epoch": 0, "rev": 1}
+    )
+    team.board.sweep()
+    assert ["was put back" in text or "of T2 is gone" in text for text in team.said] == [True, True]
+    assert team.claim().id == "T5"
+
+
+def test_a_sweep_of_a_quiet_board_reads_no_file_again(team: Team) -> None:
+    team.create("a", "b")
+    for _ in range(3):
+        team.board.sweep()
+    opened: list[str] = []
+    watching = True
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching and event == "open" and str(team.root) in str(arguments[0]):
+            opened.append(str(arguments[0]))
+
+    sys.addaudithook(watch)
+    team.board.sweep()
+    watching = False
+    assert [path for path in opened if path.endswith((".json", "lock"))] == []
+
+
+def test_a_sweep_says_nothing_of_what_another_process_did_by_the_board(team: Team) -> None:
+    team.create("a", "b")
+    team.board.sweep()
+    other = team.open(process="p2")
+    team.claim("ada", other)
+    for _ in range(3):
+        team.board.sweep()
+    assert team.said == []
+    assert team.claim("bob").id == "T2"

@@ -5,6 +5,7 @@ a power loss only what was fsynced is there. Everything here promises both on a 
 the call has returned:
 
 * `write_json`, `write_bytes`: readers see the old content or the new, never a part.
+* `write_copy`: the same after a kill; after a power loss the content may be old or gone. For copies alone.
 * `deliver`, `move`: a file is at one place or the other.
 * `append`: a whole line or, after a crash, a torn last one that the reader has to recognise.
 
@@ -34,6 +35,7 @@ from coterie.files.writing import (
     temp_owner,
     truncate,
     write_bytes,
+    write_copy,
     write_json,
 )
 
@@ -73,5 +75,6 @@ __all__ = [
     "token",
     "truncate",
     "write_bytes",
+    "write_copy",
     "write_json",
 ]

@@ -107,6 +107,18 @@ def write_bytes(path: Path, data: bytes) -> None:
     deliver(path.with_name(temp_name(path.name)), path, data)
 
 
+def write_copy(path: Path, data: bytes) -> None:
+    """Replace the content of a copy of what is stored elsewhere: whole or not at all, but not forced to the disk."""
+    temp = path.with_name(temp_name(path.name))
+    try:
+        put(temp, data, os.O_EXCL, durable=False)
+        temp.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temp.unlink()
+        raise
+
+
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Replace the content of `path` by a record."""
     write_bytes(path, encode(data))
@@ -170,12 +182,21 @@ def remove(path: Path) -> None:
         sync_folder(path.parent)
 
 
-def set_aside(path: Path) -> Path:
-    """Move a file that cannot be used to `bad/` beside it, under a name that is free. Says where it is now."""
+def set_aside(path: Path, *, stays: bool = False) -> Path:
+    """Move a file that cannot be used to `bad/` beside it, under a name that is free. Says where it is now.
+
+    stays: the caller is about to replace it, and a kill in between must not leave its name empty; so it keeps both
+    names until then. A folder, and what cannot have two names, is moved all the same.
+    """
     folder = make_folder(path.parent / "bad")
     for number in itertools.count():
         target = folder / (path.name if not number else f"{path.name}.{number}")
         if not target.exists() and not target.is_symlink():
+            if stays:
+                with contextlib.suppress(OSError):
+                    os.link(path, target, follow_symlinks=False)
+                    sync_folder(folder)
+                    return target
             move(path, target)
             return target
     raise AssertionError("unreachable")

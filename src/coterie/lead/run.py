@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ from coterie.worktrees import find_repository, refuse_foreign_state, uncommitted
 __all__ = ["Outcome", "Run", "owes", "run_team"]
 
 TICK = 0.5  # seconds between two looks where nothing rang
+SWEEP = 1.0  # seconds between two looks at the board's files, however often it rings
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,7 @@ class Run:
         self._swept: set[str] = set()  # lives whose thread has ended, and what they held was looked after
         self._settled: set[tuple[str, int, Standing]] = set()  # requests whose mail is sent, as they stood
         self.pause = Pause(self.runtime, interactive=interactive)
+        self._sweep_due = 0.0  # monotonic
         self.stall = Stall(self.runtime, self.queue, self.members, interactive=interactive)
 
     def go(self) -> Outcome:
@@ -275,6 +278,7 @@ class Run:
             if request.kind == "split" and request.status is RequestStatus.REJECTED:
                 with contextlib.suppress(Refused):  # somebody moved one of its tasks: the next look sees it
                     self._drop_split(request.id)
+        self._look_at_files()
         self.queue.look()
         for member in list(self.members.values()):
             if member.thread.is_alive():
@@ -293,6 +297,13 @@ class Run:
             if send_owed(self.team.requests, self.team.mail, request) and standing is Standing.UNSOUND:
                 self.team.events.say("warning", f"{unsound(request)}; {request.sender} is told", request=request.id)
             self._settled.add(now)
+
+    def _look_at_files(self) -> None:
+        """What a person or a disk did to the board's files, while nobody mutates it."""
+        if time.monotonic() >= self._sweep_due:
+            with contextlib.suppress(CoterieError, OSError):  # what is in the way is met by the mutations, too
+                self.team.board.sweep()
+            self._sweep_due = time.monotonic() + SWEEP
 
     def _drop_split(self, request: str) -> None:
         """The tasks of a rejected proposal are cancelled, and edges to them are taken out."""

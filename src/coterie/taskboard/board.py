@@ -168,6 +168,14 @@ class Board(Changing):
             for each in passed:
                 index.offer(each)
 
+    def sweep(self) -> None:
+        """Find what was done to the files by hand while nobody mutates: taken over, restored or set aside, and said.
+
+        For a host's poll: cheap where nothing was done, and it waits for nothing but the lock. A damaged file is set
+        aside by the first sweep after `settle` seconds. Raises what a mutation raises.
+        """
+        self._store.sweep()
+
     # -- the owner's host ---------------------------------------------------------------------------------------
 
     def bind(self, id: str, epoch: int, assignment: Assignment, made_by: str | None = None) -> Task:

@@ -1,7 +1,9 @@
 """The task files and the index over them, for who holds the team's lock: each look brings the two in step.
 
-What a person did to a file is taken over; what goes back behind a revision already seen is set aside and the last
-content restored. Nothing is deleted, and everything of the kind is said.
+What a person did to a file is taken over; what goes back behind a revision already seen, by this process or by the one
+that said so in `changes`, is set aside and the last content restored. Where nobody has that content the file is set
+aside all the same: taken over, it would have work done again that is done. Nothing is deleted, and everything of the
+kind is said.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import NewerSchema
+from coterie.taskboard.copies import Copies
 from coterie.taskboard.errors import UnknownTask
 from coterie.taskboard.index import Entry, Index
 from coterie.taskboard.task import SCHEMA, Change, Status, Task, encode, is_id, is_newer, number, parse
@@ -30,6 +33,7 @@ class Shelf:
     def __init__(self, folder: Path, trail: Trail) -> None:
         self.folder = folder
         self.trail = trail
+        self.copies = Copies(folder.parent / "last")
         self.index = Index()
         self.newer: set[str] = set()
         """Tasks that a newer version of this program wrote."""
@@ -104,13 +108,12 @@ class Shelf:
         if parsed.schema_ > SCHEMA:
             self.index.learn(parsed, data)
         elif self._is_behind(parsed, seen):
-            if entry is not None and (entry.rev, entry.epoch) == seen:
-                return self._put_back(entry)
-            return self._lift(parsed, seen)
+            return self._put_back(parsed, data)
         elif announced or entry is None:
             self.index.learn(parsed, data)
             if not announced:
                 self._announce(task)
+            self._confirm([(parsed, data)])
         else:
             return self._take_over(parsed, entry)
         return parsed
@@ -120,18 +123,21 @@ class Shelf:
         self.learn_placed(explained)
         names = set(self.ids())
         fresh: list[tuple[Task, bytes]] = []
+        behind: list[tuple[Task, bytes]] = []
         for task in names:
             with contextlib.suppress(Unsettled, FileNotFoundError):
                 if task in self.index.entries:
                     self.look(task, announced=task in explained.ids)
-                else:
-                    fresh.append(self._load(task))
+                    continue
+                found, data = self._load(task)
+                put_back = found.schema_ <= SCHEMA and self._is_behind(found, self._seen(task))
+                (behind if put_back else fresh).append((found, data))
         for task in set(self.index.entries) - names:
             self.drop(task, quietly=task in explained.ids)
         self.index.learn_all(fresh)
-        for found, _ in fresh:
-            if found.schema_ <= SCHEMA and self._is_behind(found, self._seen(found.id)):
-                self._lift(found, self._seen(found.id))
+        self._confirm(fresh)
+        for found, data in behind:
+            self._put_back(found, data)
         self.index.highest = max([self.index.highest, *self._numbers_set_aside()])
 
     def learn_placed(self, lines: Lines) -> None:
@@ -200,6 +206,7 @@ class Shelf:
         data = encode(task)
         self.trail.announce([task.id])
         files.write_bytes(self.path(task.id), data)
+        self.copies.keep(task.id, data)  # before the trail says that it is in place
         self.index.learn(task, data)
         self.trail.confirm([(task.id, task.rev, task.epoch)])
         self.unreadable.pop(task.id, None)
@@ -212,9 +219,23 @@ class Shelf:
         self.trail.announce(task.id for task in tasks)
         for task, data in contents:
             files.write_bytes(self.path(task.id), data)
+            self.copies.keep(task.id, data)
         self.index.learn_all(contents)
         self.trail.confirm((task.id, task.rev, task.epoch) for task in tasks)
         self.changed.extend(task.id for task in tasks)
+
+    def _confirm(self, found: Sequence[tuple[Task, bytes]]) -> None:
+        """Finish what who wrote these did not come to: the copy, and the line that says that they are in place."""
+        missing = [
+            (task, data)
+            for task, data in found
+            if task.schema_ <= SCHEMA and (task.rev, task.epoch) != self._placed.get(task.id)
+        ]
+        for task, data in missing:
+            self.copies.keep(task.id, data)
+        lines = Lines(placed={task.id: (task.rev, task.epoch) for task, _ in missing})
+        self.learn_placed(lines)
+        self.trail.confirm((task, *numbers) for task, numbers in lines.placed.items())
 
     # -- what a person did to a file ----------------------------------------------------------------------------
 
@@ -229,39 +250,68 @@ class Shelf:
                 self._announce(task)
 
     def set_aside(self, task: str) -> None:
-        """Its file stayed unreadable: to `bad/`; where this process has seen what was there before, that comes back."""
+        """Its file stayed unreadable: to `bad/`; where what was there before is known, that comes back."""
         reason = self.unreadable.pop(task)
-        entry = self.index.entries.get(task)
-        self._announce(task)
-        where = files.set_aside(self.path(task))
-        if entry is not None:
-            files.write_bytes(self.path(task), entry.data)
+        last = self._last(task)
+        where = self._replace(task, last)
+        if last is not None:
             self.say(f"{task} could not be read ({reason}): set aside as {where}, the last content restored")
         else:
-            self.index.highest = max(self.index.highest, number(task))
             self.say(f"{task} could not be read ({reason}): set aside as {where}. A person has to look at it")
+
+    def _last(self, task: str) -> bytes | None:
+        """What was there last, if this process or the copy has it."""
+        seen = self._seen(task)
+        entry = self.index.entries.get(task)
+        if entry is not None and (entry.rev, entry.epoch) == seen:
+            return entry.data
+        copy = self.copies.find(self.path(task))
+        return copy[1] if copy is not None and not self._is_behind(copy[0], seen) else None
+
+    def _replace(self, task: str, last: bytes | None) -> Path:
+        """The file to `bad/`, and `last` in its place if there is any. Returns where the file is now."""
+        self._announce(task)
+        where = files.set_aside(self.path(task), stays=last is not None)
+        self.index.highest = max(self.index.highest, number(task))
+        if last is not None:
+            files.write_bytes(self.path(task), last)
+            restored = parse(last, self.path(task))
+            self.index.learn(restored, last)
+            self._confirm([(restored, last)])
+        else:
+            self.drop(task, quietly=True)
+        return where
 
     def _take_over(self, task: Task, entry: Entry) -> Task:
         self.say(f"{task.id} was edited by hand: taken over", always=True)
         return self.put(_settled(task, entry.status, (task.rev, task.epoch), "edited by hand"))
 
-    def _lift(self, task: Task, seen: tuple[int, int]) -> Task:
-        """An older content whose newer one is not known here: taken over, but no number is used twice."""
-        self.say(
-            f"{task.id} is at revision {task.rev}, though {seen[0]} was there: taken over as a new one", always=True
+    def _put_back(self, task: Task, data: bytes) -> Task | None:
+        """An older content than was there: the last one comes back, or the task is off the board; never taken over."""
+        copy = self.copies.find(self.path(task.id))
+        last, (rev, epoch) = self._last(task.id), self._seen(task.id)
+        if last is None and copy is not None and copy[1] == data:
+            return self._lift(task)
+        where = self._replace(task.id, last)
+        what = (
+            f"{task.id} was put back to revision {task.rev}, epoch {task.epoch}, though revision {rev}, epoch {epoch} "
         )
-        numbers = (max(task.rev, seen[0]), max(task.epoch, seen[1]))
-        return self.put(_settled(task, task.status, numbers, "put back by hand"))
+        if last is not None:
+            self.say(f"{what}was there: the edit is set aside as {where}, the last content restored", always=True)
+            return parse(last, self.path(task.id))
+        self.say(
+            f"{what}was there, and nobody has that content: set aside as {where}, off the board, since what is done "
+            f'would be done again. To go on from it, give it "rev": {rev + 1} and "epoch": {epoch} and move it to '
+            f"{self.path(task.id)}",
+            always=True,
+        )
+        return None
 
-    def _put_back(self, entry: Entry) -> Task:
-        self._announce(entry.id)
-        where = files.set_aside(self.path(entry.id))
-        files.write_bytes(self.path(entry.id), entry.data)
-        self.say(
-            f"{entry.id} was edited by hand from an older revision than {entry.rev}: the edit is set aside as "
-            f"{where}, the last content restored"
-        )
-        return parse(entry.data, self.path(entry.id))
+    def _lift(self, task: Task) -> Task:
+        """The file is as it was last written, only `changes` says more: it gets numbers above that."""
+        rev, epoch = self._seen(task.id)
+        self.say(f"{task.id} is at revision {task.rev}, though {self.trail.path.name} says {rev}: goes on above that")
+        return self.put(_settled(task, task.status, (max(task.rev, rev), max(task.epoch, epoch)), "goes on"))
 
     def _announce(self, task: str) -> None:
         self.trail.announce([task])

@@ -7,9 +7,10 @@ decides, never the index), announce it in `changes`, replace the file, unlock.
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
 from coterie import files
@@ -17,10 +18,12 @@ from coterie.taskboard.graph import find_circle
 from coterie.taskboard.intents import Intents
 from coterie.taskboard.reading import read_one
 from coterie.taskboard.shelf import Shelf, Unsettled
-from coterie.taskboard.task import Task, number
+from coterie.taskboard.task import Task, is_id, number, parse
 from coterie.taskboard.trail import Lines, Trail
 
 __all__ = ["SETTLE", "Store"]
+
+_Mark = tuple[int, int, int]
 
 SETTLE = 2.0
 """Seconds during which an unreadable file is read again before it is set aside: editors truncate in place."""
@@ -46,6 +49,10 @@ class Store:
         self._on_change = on_change
         self._report = report
         self._noticed: set[str] = set()
+        self._marks: dict[str, tuple[_Mark | None, bool]] = {}
+        """What a file looked like when a sweep read it, and whether the sweep before saw the same."""
+        self._damaged: dict[str, float] = {}
+        """Files that a sweep found unreadable, and since when."""
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Shelf]:
@@ -72,9 +79,56 @@ class Store:
         while left and time.monotonic() < end:
             never.wait(0.05)
             left = {task for task in left if not self._is_readable(task)}
+        self._set_aside(left)
+
+    def sweep(self) -> None:
+        """Find what was done to the files by hand while nobody mutates, and settle it as a mutation would.
+
+        Takes the lock only where something has to be done, and never waits: what is unreadable is set aside by the
+        first sweep that finds it so for `patience` seconds. Sizes and times only say what to read again.
+        """
+        lines = self.trail.peek() if self.loaded else None
+        if lines is None or lines.ids or lines.damaged:
+            with self._locked():
+                self._catch_up()
+        now = time.monotonic()
+        unreadable = self._look_again()
+        self._damaged = {task: self._damaged.get(task, now) for task in unreadable}
+        left = {task for task, since in self._damaged.items() if now - since >= self.patience}
+        if left or self._noticed:
+            for task in left:
+                del self._damaged[task]
+            self._set_aside(left)
+
+    def _look_again(self) -> set[str]:
+        """Notice which files are not as the index has them; those that cannot be read are returned."""
+        entries = self.shelf.index.entries
+        marks = _marks(self.shelf.folder)
+        self._noticed.update(set(entries) - set(marks))
+        unreadable: set[str] = set()
+        for task, mark in marks.items():
+            if self._marks.get(task) == (mark, True):
+                continue
+            path = self.shelf.path(task)
+            entry = entries.get(task)
+            try:
+                data = files.read_bytes(path)
+                if entry is not None and data == entry.data:  # read twice before a mark is trusted: clocks are coarse
+                    self._marks[task] = (mark, self._marks.get(task, (None, False))[0] == mark)
+                    continue
+                parse(data, path)
+                self._noticed.add(task)
+            except FileNotFoundError:
+                self._noticed.add(task)
+            except files.Unreadable:
+                unreadable.add(task)
+        return unreadable
+
+    def _set_aside(self, left: Set[str]) -> None:
+        """Come in step, and set aside those of `left` that are still unreadable."""
         with self._locked():
             self._catch_up()
-            for task in sorted(left & set(self.shelf.unreadable), key=number):
+            for task in sorted(left, key=number):
                 with contextlib.suppress(Unsettled):
                     self.shelf.look(task)
                 if task in self.shelf.unreadable:
@@ -119,6 +173,7 @@ class Store:
 
     def _catch_up(self) -> None:
         files.make_folder(self.shelf.folder)
+        self.shelf.copies.prepare()
         lines = self.trail.read() if self.loaded else None
         if lines is None or lines.damaged or not self._learn(lines):
             self.loaded = False
@@ -192,3 +247,15 @@ class Store:
                 self._report(text)
             if changed:
                 self._on_change(list(dict.fromkeys(changed)))
+
+
+def _marks(folder: Path) -> dict[str, _Mark]:
+    """The task files by id, each with its size, time of change and inode."""
+    found: dict[str, _Mark] = {}
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for each in entries:
+            if each.name.endswith(".json") and is_id(each.name[:-5]):
+                with contextlib.suppress(FileNotFoundError):
+                    status = each.stat(follow_symlinks=False)
+                    found[each.name[:-5]] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
