@@ -211,8 +211,9 @@ def _settings() -> list[str]:
     ]
     defaults = TeamSettings()
     for name, field in TeamSettings.model_fields.items():
-        default = json.dumps(getattr(defaults, name))
-        lines.append(f"| `{name}` | {expected(name)} | `{default}` | {field.description or ''} |")
+        value = getattr(defaults, name)
+        default = f"`{json.dumps(value)}`" if value not in (None, [], {}) else "-"
+        lines.append(f"| `{name}` | {expected(name)} | {default} | {field.description or ''} |")
     schema = json.dumps(TeamSettings.model_json_schema(), indent=2, ensure_ascii=False)
     return [*lines, "", "```json", schema, "```", ""]
 

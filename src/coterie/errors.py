@@ -2,6 +2,7 @@
 
     CoterieError              1   anything of ours
     ├── Refused               1   an action that is not allowed now; the text tells a model or a person what to do
+    │   └── Unknown           2   an id or a name that nothing here has
     ├── UsageError            2   bad words on the command line, or bad settings
     ├── NewerSchema           2   a record was written by a newer Coterie
     ├── DamagedError          3   state on disk that cannot be trusted
@@ -10,6 +11,9 @@
     └── KeyOrBilling          6   no key, a key that was refused, or no credit
 
 The docstring of a class is its message where none is given. `exit_code` is what the command line ends with.
+
+An error says what is wrong and not where to look, since that differs: a person has commands, a model has tools. `see`
+names what would show more (`T7`, `R4`, `board`, `team` or `inbox`); whoever tells the error adds the way there.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ __all__ = [
     "KeyOrBilling",
     "NewerSchema",
     "Refused",
+    "Unknown",
     "UsageError",
 ]
 
@@ -34,12 +39,19 @@ class CoterieError(Exception):
 
     exit_code: ClassVar[int] = 1
 
-    def __init__(self, message: str | None = None) -> None:
+    def __init__(self, message: str | None = None, *, see: str | None = None) -> None:
         super().__init__(message or inspect.getdoc(type(self)) or type(self).__name__)
+        self.see = see
 
 
 class Refused(CoterieError):
     """This is not allowed now."""
+
+
+class Unknown(Refused):
+    """Nothing here has this id or name."""
+
+    exit_code = 2
 
 
 class UsageError(CoterieError):

@@ -202,7 +202,7 @@ def test_why_names_the_chain_of_blockers_and_what_can_be_done(rooms: Any, coteri
     assert "its plan R1 (revision 1) waits for human" in texts
     assert "T3 waits for T2 (pending)" in texts
     assert texts[-1] == "no process runs the team main"
-    assert view["next"] == "coterie review R1"
+    assert view["next"] == "coterie review R1, then coterie resume --team main"
     assert "coterie task retry T5" in coterie("why", "T6")[1]
     assert "no teammate of the role cook lives" in coterie("why", "T4")[1]
 
@@ -299,4 +299,4 @@ def test_ids_that_are_not_there_are_refused(rooms: Any, coterie: Coterie) -> Non
     assert code == 2 and "no task 'T77'" in err and "T1 to T6" in err
     assert coterie("why", "../../x")[0] == 2
     code, _, err = coterie("review", "R77")
-    assert code == 1 and "there is no request R77" in err
+    assert code == 2 and "there is no request R77: see coterie inbox" in err

@@ -100,13 +100,14 @@ def test_a_run_is_told_as_it_happens_and_ends_with_the_board_and_what_was_merged
         "2 more lines",
         "approved R1: go on",
         "T1 is completed: merged as",
-        "1 tasks: 1 completed",
-        "merged, the oldest first:",
+        "1 task: 1 completed; ",
         "result: branch coterie/main/integration at ",
         "report.md",
+        "\n\ntwo is there\nnext: coterie diff to look at it, coterie land to bring it to your branch\n",
     ):
         assert each in out, f"{each!r} is missing in:\n{out}"
-    assert out.rstrip().endswith("two is there")
+    assert out.count("two is there") == 1 and out.count("no sandbox") == 1
+    assert "in the queue" not in out and "the team has finished" not in out
     assert "\x1b" not in out and KEY not in out + done.stderr
     assert KEY not in "".join(path.read_text() for path in (repository / ".coterie").rglob("*.json*"))
     again = coterie("resume", ANTHROPIC_API_KEY=KEY)

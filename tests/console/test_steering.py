@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from coterie import files
+from coterie.console import shapes
 from coterie.mailbox import Bell
 from coterie.teammates.roster import Status
 
@@ -58,7 +59,7 @@ def test_old_unknown_and_superseded_requests_are_refused_with_the_reason(rooms: 
     assert code == 1 and "superseded by R2" in err
     for wrong in ("R99", "x", "../../team", "T1"):
         code, _, err = coterie("approve", wrong)
-        assert code == 1 and len(err.splitlines()) == 1
+        assert code == 2 and len(err.splitlines()) == 1
 
 
 def test_a_question_is_answered_and_not_approved(rooms: Any, coterie: Coterie) -> None:
@@ -82,7 +83,7 @@ def test_say_reaches_a_member_and_wakes_the_host(rooms: Any, coterie: Coterie) -
 
 def test_say_refuses_whom_nobody_knows_and_whose_life_has_ended(rooms: Any, coterie: Coterie) -> None:
     code, _, err = coterie("say", "bob", "hello")
-    assert code == 1 and "nobody is called 'bob'" in err
+    assert code == 2 and "nobody is called 'bob' in this team: see coterie team" in err
     rooms.roster.update("ada", "ada#1", status=Status.STOPPED)
     code, _, err = coterie("say", "ada", "hello")
     assert code == 1 and "ada#1 has stopped" in err
@@ -94,7 +95,7 @@ def test_say_refuses_whom_nobody_knows_and_whose_life_has_ended(rooms: Any, cote
 
 def test_mail_is_acknowledged_all_of_it_or_one_message(rooms: Any, note: str, coterie: Coterie) -> None:
     code, out, _ = coterie("mail", "--done", note)
-    assert code == 0 and "1 messages are done" in out
+    assert code == 0 and "1 message marked as read" in out
     assert [each.id for each in rooms.mail.waiting("human")] == ["0000000001-human"]
     code, _, err = coterie("mail", "--done", note)
     assert code == 2 and "no unread message" in err
@@ -112,9 +113,9 @@ def test_stop_of_a_name_asks_for_a_shutdown_of_that_life(rooms: Any, coterie: Co
     assert [kind for kind, _ in mail_of(rooms, "ada")] == ["shutdown_request"]
     assert coterie("stop", "ada", "--now")[0] == 0
     assert rooms.requests.get("R3").deadline_s < 1
-    for name, why in (("lead", "ends with the run"), ("bob", "no member is called 'bob'")):
+    for name, why, expected in (("lead", "ends with the run", 1), ("bob", "no member is called 'bob'", 2)):
         code, _, err = coterie("stop", name)
-        assert code == 1 and why in err
+        assert code == expected and why in err
 
 
 def test_stop_without_a_name_asks_the_host_that_runs_the_team(rooms: Any, coterie: Coterie) -> None:
@@ -150,15 +151,15 @@ def test_tasks_are_added_and_changed_by_the_human(rooms: Any, coterie: Coterie) 
     [
         (("task", "add", " \x1b "), 2, "subject: "),
         (("task", "add", "x", "--priority", "11"), 2, "--priority"),
-        (("task", "add", "x", "--blocked-by", "T99"), 1, "T99"),
+        (("task", "add", "x", "--blocked-by", "T99"), 2, "T99"),
         (("task", "edit", "T4"), 2, "nothing to change"),
         (("task", "edit", "T4", "--priority", "high"), 2, "--priority"),
         (("task", "edit", "T4", "--priority", "11"), 2, "priority"),
         (("task", "block", "T2", "T3"), 1, "circle"),
         (("task", "block", "T1", "T4"), 1, "T1 is in_progress"),
-        (("task", "retry", "T4"), 1, "T4 is pending"),
-        (("task", "cancel", "T99"), 1, "T99"),
-        (("task", "cancel", "../x"), 1, "not a task id"),
+        (("task", "retry", "T4"), 1, "see coterie show T4"),
+        (("task", "cancel", "T99"), 2, "there is no task T99: see coterie board"),
+        (("task", "cancel", "../x"), 2, "not a task id"),
         (("task", "frobnicate"), 2, "frobnicate"),
         (("bord",), 2, "bord"),
         (("board", "--frob"), 2, "--frob"),
@@ -201,11 +202,14 @@ def test_diff_shows_what_is_merged_and_says_when_there_is_nothing(
         return subprocess.run(["git", *words], cwd=repository, capture_output=True, text=True, check=True).stdout
 
     git("branch", "coterie/main/integration")
-    assert coterie("diff")[1] == "no difference\n"
+    assert coterie("diff")[1] == "nothing is merged into coterie/main/integration yet\n"
     tree = git("rev-parse", "HEAD^{tree}").strip()
     assert tree
-    code, _, err = coterie("diff", "T4")
-    assert code == 1 and "T4 has no branch yet" in err
+    assert coterie("diff", "T4")[:2] == (0, "there is no work on T4: it is ready\n")
+    assert coterie("diff", "T5")[:2] == (0, "there is no work on T5: it is failed\n")
+    code, out, _ = coterie("diff", "T1")
+    assert code == 0 and "ada has claimed it and has no worktree for it yet" in out
+    assert coterie("diff", "T99")[0] == 2
     assert json.loads(coterie("diff", "--json")[1])["diff"] == ""
 
 
@@ -223,11 +227,20 @@ def test_land_brings_the_work_to_a_clean_checkout(rooms: Any, repository: Path, 
     git("commit", "-q", "-m", "two")
     git("switch", "-q", "trunk")
     (repository / "one.txt").write_text("changed\n")
-    code, _, err = coterie("land")
+    code, _, err = coterie("land", "--yes")
     assert code == 1 and f"{repository} has changes (one.txt)" in err and not (repository / "two.txt").exists()
     git("checkout", "-q", "--", "one.txt")
-    code, out, _ = coterie("land")
-    assert code == 0 and "trunk goes forward" in out and "landed on trunk" in out
+    code, out, err = coterie("land")
+    assert code == 2 and "give --yes to land it" in err and not (repository / "two.txt").exists()
+    commit = git("rev-parse", "coterie/main/integration").strip()
+    assert "trunk goes forward" in out and f"  {commit[:12]} two\n1 commit, 1 file changed" in out
+    code, out, err = coterie("land", "--json")
+    view = shapes.LandView.model_validate_json(out)
+    assert code == 2 and "--yes" in err
+    assert (view.kind, view.landed, view.new, view.files) == ("fast-forward", False, commit, ["two.txt"])
+    assert [(each.commit, each.subject) for each in view.commits] == [(commit, "two")]
+    code, out, _ = coterie("land", "--yes")
+    assert code == 0 and f"landed: trunk is at {commit[:12]}" in out
     assert (repository / "two.txt").read_text() == "two\n" and git("status", "--porcelain") == ""
     assert "has all the work" in coterie("land")[1]
 
@@ -252,11 +265,13 @@ def test_land_runs_the_checks_on_a_merge_and_names_the_files_of_a_conflict(
     record = files.read_json(rooms.root / "team.json")
     record["settings"]["checks"] = ["test -f two.txt && test -f missing.txt"]
     files.write_json(rooms.root / "team.json", record)
-    code, _, err = coterie("land")
+    code, out, err = coterie("land", "--yes")
+    assert "after 1 check on it" in out
     assert code == 1 and "checks are red" in err and not (repository / "two.txt").exists()
     record["settings"]["checks"] = ["test -f two.txt && test -f three.txt"]
     files.write_json(rooms.root / "team.json", record)
-    assert coterie("land")[0] == 0
+    code, out, _ = coterie("land", "--yes", "--json")
+    assert code == 0 and shapes.LandView.model_validate_json(out).landed
     assert git("log", "-1", "--format=%s").strip() == "Merge the work of the team main"
     git("switch", "-q", "coterie/main/integration")
     (repository / "one.txt").write_text("theirs\n")
@@ -265,4 +280,4 @@ def test_land_runs_the_checks_on_a_merge_and_names_the_files_of_a_conflict(
     (repository / "one.txt").write_text("mine\n")
     git("commit", "-q", "-a", "-m", "mine")
     code, out, err = coterie("land")
-    assert code == 1 and "one.txt" in out and "conflicts with trunk in 1 files" in err
+    assert code == 1 and "one.txt" in out and "conflicts with trunk in 1 file:" in err

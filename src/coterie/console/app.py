@@ -11,6 +11,7 @@ import typer
 
 from coterie.console.door import complain
 from coterie.console.options import (
+    CONTEXT,
     Approver,
     BaseUrl,
     Checks,
@@ -32,7 +33,7 @@ from coterie.console.task_app import task_app
 from coterie.errors import UsageError
 
 _PLAIN = {"rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False}
-_HELP = {"context_settings": {"help_option_names": ["-h", "--help"]}}
+_HELP = {"context_settings": CONTEXT}
 app = typer.Typer(
     name="coterie",
     help="A lead splits a change into tasks, teammates do them in worktrees, a merge queue tests every piece.",
@@ -63,13 +64,21 @@ def run(words: Sequence[str]) -> int:
 
 @app.callback(invoke_without_command=True)
 def _top(
+    ctx: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Say the version.")] = False,
+    team: Team = None,
 ) -> int:
     if version:
         from coterie import __version__
 
         print(f"coterie {__version__}")
         raise typer.Exit(0)
+    if team is not None:
+        word = ctx.invoked_subcommand
+        if word == "demo":
+            raise UsageError("--team: the demo has a team of its own, leave it out")
+        if word is not None:  # said before the command it means the same as after it, where it would win
+            ctx.default_map = {word: {"team": team}}
     return 0
 
 
@@ -326,9 +335,10 @@ def stop(
 @app.command()
 def land(
     team: Team = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; without a terminal it has to be given.")] = False,
+    json: Json = False,
 ) -> int:
     """Bring the tested work onto your branch."""
     from coterie.console import landing
 
-    return landing.land(team, yes=yes)
+    return landing.land(team, json, yes=yes)

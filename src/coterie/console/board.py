@@ -114,6 +114,8 @@ def _row(task: Mapping[str, Any], status: Mapping[str, Any], split_open: bool) -
         state = "blocked" if open_blockers or split_open else "ready"
     claim = task.get("claim")
     claim = claim if isinstance(claim, dict) else {}
+    result = task.get("result")
+    result = result if isinstance(result, dict) else {}
     return {
         "id": task["id"],
         "subject": str(task.get("subject", "")),
@@ -135,6 +137,7 @@ def _row(task: Mapping[str, Any], status: Mapping[str, Any], split_open: bool) -
         "wanted": task.get("wanted"),
         "queued": task.get("queued"),
         "merging": task.get("merging"),
+        "merged_commit": str(result["merged_commit"]) if result.get("merged_commit") else None,
     }
 
 
@@ -170,9 +173,8 @@ def print_board(paper: Paper, view: Mapping[str, Any]) -> None:
         paper.say("no tasks yet")
     else:
         head = ("TASK", "STATUS", "OWNER", "EPOCH", "RETURNS", "SUBJECT")
-        paper.table(head, [_cells(row) for row in view["tasks"]], stretch=5)
-    shown = ", ".join(f"{number} {name}" for name, number in view["counts"].items() if number)
-    paper.prose(f"{len(view['tasks'])} tasks" + (f": {shown}" if shown else ""))
+        paper.table(head, [_cells(row) for row in view["tasks"]], stretch=5, most=2)
+        paper.prose(tally(view))
     for each in view["unreadable"]:
         paper.prose(f"cannot be {'changed' if each['newer'] else 'read'}: {one_line(each['reason'])}", "red")
     ended = view["ended"]
@@ -180,10 +182,29 @@ def print_board(paper: Paper, view: Mapping[str, Any]) -> None:
         paper.prose(f"ended with {ended.get('exit')}: {one_line(str(ended.get('summary', '')))}")
 
 
+def tally(view: Mapping[str, Any]) -> str:
+    """How many tasks there are, and how many in each state."""
+    shown = ", ".join(f"{number} {name}" for name, number in view["counts"].items() if number)
+    return files.counted(len(view["tasks"]), "task") + (f": {shown}" if shown else "")
+
+
 def heading(paper: Paper, team: str, goal: str) -> None:
-    """The first lines of every view."""
-    paper.say(paper.style(paper.fit(f"{team}: {goal}"), "bold"))
-    paper.say(paper.style(paper.fit(places.BANNER), "yellow"))
+    """The first lines of every view: of a long goal its beginning."""
+    paper.prose(one_line(f"{team}: {goal}"), "bold", most=3)
+    paper.prose(places.BANNER, "yellow")
+
+
+def end_cells(row: Mapping[str, Any]) -> list[Cell]:
+    """A task as the end of a run shows it: who did it, and what it was merged as."""
+    status, owner = str(row["status"]), row["owner"] or row["last_owner"]
+    return [
+        row["id"],
+        (one_line(status, 60), STYLES.get(status, "")),
+        one_line(str(owner or "-"), 40),
+        str(row["returns"]) if row["returns"] else "-",
+        row["merged_commit"][:12] if row["merged_commit"] else "-",
+        one_line(row["subject"], 200),
+    ]
 
 
 def _cells(row: Mapping[str, Any]) -> list[Cell]:

@@ -29,7 +29,7 @@ def enter(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except CoterieError as error:
-        complain(str(error))
+        complain(told(error))
         return exit_code_of(error)
     except Exception as error:
         if os.environ.get("COTERIE_TRACEBACK"):
@@ -45,12 +45,25 @@ def exit_code_of(error: CoterieError) -> int:
     return 3 if isinstance(error, Unreadable) else error.exit_code
 
 
+def told(error: CoterieError) -> str:
+    """An error as a person is told it: what is wrong, and which command shows more."""
+    match error.see:
+        case None:
+            return str(error)
+        case "board" | "team" | "inbox":
+            return f"{error}: see coterie {error.see}"
+        case request if request.startswith("R"):
+            return f"{error}: see coterie review {request}"
+    return f"{error}: see coterie show {error.see}"
+
+
 def complain(text: str) -> None:
-    """One line on standard error."""
-    from coterie.files import clean
+    """One sentence on standard error: a line, or as many as the window is too narrow for."""
+    from coterie.console.paint import Paper, one_line
 
     with contextlib.suppress(OSError, ValueError):
-        print(f"coterie: {' '.join(clean(text, 4000).split())}", file=sys.stderr, flush=True)
+        Paper(sys.stderr).prose(f"coterie: {one_line(text, 4000)}")
+        sys.stderr.flush()
 
 
 def _dispatch(words: Sequence[str]) -> int:

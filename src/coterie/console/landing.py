@@ -2,60 +2,107 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coterie import lead, worktrees
-from coterie.console import places
+from coterie.console import places, shapes
 from coterie.console.options import interactive
-from coterie.console.paint import Paper, block, one_line
-from coterie.errors import Refused
+from coterie.console.paint import Paper, one_line
+from coterie.errors import Refused, UsageError
+from coterie.files import counted
 from coterie.teammates.commands import Commands
 from coterie.teammates.sandbox import NoSandbox
-from coterie.worktrees import LandingKind
+from coterie.worktrees import Landing, LandingKind
 
 if TYPE_CHECKING:
     from coterie.teammates.team import Team
 
 
-def land(name: str | None, *, yes: bool) -> int:
+def land(name: str | None, as_json: bool, *, yes: bool) -> int:
     """Say what would be done, ask in a terminal, do it. `Refused` for conflicts, red checks, a checkout with changes.
 
     The branch that the team started from gets the work, in the checkout that is on it; where the team started from no
     branch, it is the one that is checked out here. A merge commit is made where that branch has moved, and the team's
-    checks are run on it first.
+    checks are run on it first. Without a terminal, or where one object is to be printed, nobody is asked: what would
+    be done is said, and `UsageError` raised unless `yes`.
     """
     team: Team = lead.open_team(places.find_team(Path.cwd(), name))
     repository = worktrees.find_repository(Path.cwd())
     landing = worktrees.plan_land(repository, team.name, target=team.record.base.branch)
+    view = _view(team, landing)
     paper = Paper()
-    target = landing.target.removeprefix("refs/heads/")
-    match landing.kind:
-        case LandingKind.UP_TO_DATE:
-            paper.prose(f"{target} has all the work of the team {team.name} already")
-            return 0
-        case LandingKind.CONFLICT:
-            names = "\n".join(landing.files)
-            paper.say(f"conflicts with {target} in:\n{block(names)}")
-            raise Refused(f"the work conflicts with {target} in {len(landing.files)} files: nothing was changed")
-        case LandingKind.FAST_FORWARD:
-            what = f"{target} goes forward from {landing.old[:12]} to {(landing.new or '')[:12]}"
-        case LandingKind.MERGE:
-            checks = team.record.settings.checks
-            after = f" after {len(checks)} checks on it" if checks else ""
-            what = f"{target} has moved: it gets the merge commit {(landing.new or '')[:12]}{after}"
-    paper.prose(what)
-    if interactive() and not yes:
-        sys.stdout.write("go on? [y/N] ")
-        sys.stdout.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            paper.say("nothing was changed")
-            return 1
+    if not as_json:
+        _print(paper, view)
+    if landing.kind is LandingKind.UP_TO_DATE:
+        return _say(view, as_json)
+    if landing.kind is LandingKind.CONFLICT:
+        _say(view, as_json)
+        what = counted(len(landing.files), "file")
+        raise Refused(f"the work conflicts with {view.target} in {what}: nothing was changed")
+    if not yes and (as_json or not interactive()):
+        _say(view, as_json)
+        raise UsageError("nothing was changed: nobody can be asked here, so give --yes to land it")
+    if not yes and not _agreed():
+        paper.say("nothing was changed")
+        return 1
     worktrees.land(repository, landing, check=lambda commit: _red(team, commit))
-    paper.say(f"landed on {target}")
-    team.events.say("run", f"landed on {target} as {landing.new}", member="human", outside=True)
+    short = (landing.new or "")[:12]
+    if not as_json:
+        paper.prose(f"landed: {view.target} is at {short}")
+    team.events.say("run", f"landed on {view.target} as {short}", member="human", commit=landing.new, outside=True)
+    return _say(view.model_copy(update={"landed": True}), as_json)
+
+
+def _view(team: Team, landing: Landing) -> shapes.LandView:
+    return shapes.LandView(
+        team=team.name,
+        sandbox=places.SANDBOX,
+        kind=landing.kind.value,
+        target=landing.target.removeprefix("refs/heads/"),
+        old=landing.old,
+        new=landing.new,
+        commits=[shapes.Commit(commit=commit, subject=subject) for commit, subject in landing.commits],
+        files=list(landing.files or landing.changed),
+        checks=list(team.record.settings.checks) if landing.kind is LandingKind.MERGE else [],
+        landed=False,
+    )
+
+
+def _say(view: shapes.LandView, as_json: bool) -> int:
+    if as_json:
+        sys.stdout.write(json.dumps(view.model_dump(mode="json"), ensure_ascii=False, indent=1) + "\n")
     return 0
+
+
+def _print(paper: Paper, view: shapes.LandView) -> None:
+    old, new = view.old[:12], (view.new or "")[:12]
+    match view.kind:
+        case "up-to-date":
+            paper.prose(f"{view.target} has all the work of the team {view.team} already")
+            return
+        case "conflict":
+            paper.prose(f"conflicts with {view.target} in:")
+            for each in view.files:
+                paper.say(f"  {one_line(each)}")
+            return
+        case "fast-forward":
+            paper.prose(f"{view.target} goes forward from {old} to {new}:")
+        case "merge":
+            after = f", after {counted(len(view.checks), 'check')} on it" if view.checks else ""
+            paper.prose(f"{view.target} has moved since: it goes from {old} to the merge commit {new}{after}:")
+    for commit in view.commits:
+        paper.prose(f"{commit.commit[:12]} {one_line(commit.subject)}", first="  ", rest="    ")
+    what = f"{counted(len(view.commits), 'commit')}, {counted(len(view.files), 'file')} changed"
+    paper.prose(f"{what} (coterie diff shows them)")
+
+
+def _agreed() -> bool:
+    sys.stdout.write("land it? [y/N] ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _red(team: Team, commit: str) -> str | None:

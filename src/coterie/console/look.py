@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from coterie import files
-from coterie.console import pages, places, shapes, views
+from coterie.console import pages, places, reasons, shapes, views
 from coterie.console.door import complain
 from coterie.console.events import read_lines
 from coterie.console.paint import Paper
@@ -105,7 +105,7 @@ def mail(team: str | None, json: bool) -> int:
 
 def why(task: str, team: str | None, json: bool) -> int:
     reading = _reading(team)
-    view = views.why(reading, task)
+    view = reasons.why(reading, task)
     if json:
         return _print(view, reading)
     pages.print_why(Paper(), view)
@@ -115,16 +115,20 @@ def why(task: str, team: str | None, json: bool) -> int:
 
 def log(team: str | None, json: bool, *, follow: bool, last: int | None) -> int:
     """What events.jsonl says; with `follow` until the run ends, or until it is interrupted."""
-    from coterie.console.live import Live
+    from coterie.console.live import Live, is_noise
 
     root = places.find_team(Path.cwd(), team)
     path = root / "events.jsonl"
     paper = Paper()
     live = Live(paper)
     if not json:
-        paper.say(paper.style(paper.fit(places.BANNER), "yellow"))
+        paper.prose(places.BANNER, "yellow")
     position, lines = read_lines(path, 0)
-    shown = lines if last is None else lines[len(lines) - min(last, len(lines)) :]
+    seen = [number for number, event in enumerate(lines) if json or not is_noise(event)]
+    start = 0 if last is None or last >= len(seen) else seen[-last] if last else len(lines)
+    for event in lines[:start]:
+        live.count(event)
+    shown = lines[start:]
     while True:
         for event in shown:
             if json:
@@ -132,30 +136,26 @@ def log(team: str | None, json: bool, *, follow: bool, last: int | None) -> int:
             else:
                 live(event)
         sys.stdout.flush()
-        if not follow or (shown and shown[-1].get("kind") == "end"):
+        if not follow or (lines and lines[-1].get("kind") == "end"):
             return 0
         time.sleep(0.2)  # no bell: to look leaves nothing behind, not even a port file
-        position, shown = read_lines(path, position)
+        position, lines = read_lines(path, position)
+        shown = lines
 
 
 def diff(task: str | None, team: str | None, json: bool) -> int:
-    """What a task changed (its merge, or what its branch has), or all that was merged since the base."""
-    from coterie import lead
+    """What a task changed: merged, handed in, or in hand; without a task all that was merged since the base."""
+    from coterie.console import changes
 
     root = places.find_team(Path.cwd(), team)
-    opened = lead.open_team(root)
-    found = Reading(root).task(task) if task is not None else None
-    merged = found.result.merged_commit if found is not None and found.result is not None else None
-    if found is None:
-        text = opened.merger.diff(opened.record.base.commit)
-    elif merged is not None:
-        text = opened.merger.git.run("diff", "--no-ext-diff", "--no-textconv", f"{merged}^1", merged, "--")
-    else:
-        text = opened.merger.diff(opened.keeper.tip(), task=found.id, epoch=found.epoch)
+    view = changes.diff(Reading(root), task)
     if json:
-        name = found.id if found is not None else None
-        return _print(shapes.DiffView(team=root.name, sandbox=places.SANDBOX, task=name, diff=text))
-    Paper().say(files.clean(text, len(text) + 1).rstrip("\n") or "no difference")
+        return _print(view)
+    paper = Paper()
+    if view.note:
+        paper.prose(view.note, "yellow" if view.what == "in hand" else "")
+    if view.diff:
+        paper.say(files.clean(view.diff, len(view.diff) + 1).rstrip("\n"))
     return 0
 
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+_OTHER_WORDS = {"check": "checks"}
+CONTEXT: dict[str, Any] = {
+    "help_option_names": ["-h", "--help"],
+    "token_normalize_func": lambda word: _OTHER_WORDS.get(word, word),
+}
+"""Of every command. `--check` is taken for `--checks`, and not shown."""
 
 Team = Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team; else the unfinished one.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from coterie.console import shapes
 from coterie.console.board import STYLES, heading
-from coterie.console.paint import Cell, Paper, block, count, money, one_line
+from coterie.console.paint import Cell, Paper, count, money, one_line
+from coterie.files import counted
 from coterie.mailbox import Message, Request, RequestKind
 from coterie.taskboard import Evidence, Task
+from coterie.teammates.settings import TeamSettings
 
 MEMBER_STYLES = {"working": "yellow", "waiting": "cyan", "idle": "dim", "stopped": "dim", "failed": "red"}
 PLAN_LINES = 12  # of an earlier revision
+UNSET = "-"
 
 
 def print_show(paper: Paper, view: shapes.ShowView) -> None:
@@ -19,7 +22,7 @@ def print_show(paper: Paper, view: shapes.ShowView) -> None:
     _facts(paper, task, view)
     if task.description:
         paper.say("description:")
-        paper.say(block(task.description))
+        paper.block(task.description)
     if task.result is not None:
         _result(paper, task)
     for row in view.requests:
@@ -29,7 +32,7 @@ def print_show(paper: Paper, view: shapes.ShowView) -> None:
         moved = f"{change.from_ or '-'} -> {change.to}" if change.from_ != change.to else str(change.to)
         reason = f": {one_line(change.reason)}" if change.reason else ""
         line = f"{_clock(change.at)} {moved} by {change.by} (epoch {change.epoch}){reason}"
-        paper.say("  " + paper.fit(line, 2))
+        paper.prose(line, first="  ", rest="    ")
     paper.say(f"cost: {count(view.tokens.total)} tokens, {money(view.usd)}")
 
 
@@ -43,26 +46,26 @@ def _facts(paper: Paper, task: Task, view: shapes.ShowView) -> None:
         "epoch": str(task.epoch) if task.epoch else "",
         "worktree": place.worktree if place else "",
         "branch": place.branch if place else "",
-        "base": place.base if place else "",
+        "base": place.base[:12] if place else "",
         "plan required": "yes" if task.requires_plan else "",
         "role": task.role or "",
         "priority": str(task.priority) if task.priority != 5 else "",
         "split": task.split or "",
         "wanted": f"{task.wanted.move} by {task.wanted.by}: {task.wanted.reason}" if task.wanted else "",
-        "merging": task.merging or "",
-        "returned": f"{task.returns} times" if task.returns else "",
-        "given up": f"{task.attempts} times" if task.attempts else "",
-        "lost": f"{task.losses} times" if task.losses else "",
+        "merging": (task.merging or "")[:12],
+        "returned": counted(task.returns, "time") if task.returns else "",
+        "given up": counted(task.attempts, "time") if task.attempts else "",
+        "lost": counted(task.losses, "time") if task.losses else "",
         "created": f"{_clock(task.created_at)} by {task.created_by}",
     }
     for name, fact in facts.items():
         if fact:
-            paper.say(f"{name}: {one_line(fact)}")
+            paper.prose(one_line(fact), first=f"{name}: ", rest="  ")
     for name, items in {"checks": task.checks, "scope": task.scope}.items():
         if items:
             paper.say(f"{name}:")
             for item in items:
-                paper.say(f"  {one_line(item)}")
+                paper.prose(one_line(item), first="  ", rest="    ")
 
 
 def _result(paper: Paper, task: Task) -> None:
@@ -71,7 +74,7 @@ def _result(paper: Paper, task: Task) -> None:
     where = f" as {result.merged_commit[:12]}" if result.merged_commit else ""
     what = "no change" if result.no_change else f"commit {(result.commit or '')[:12]}"
     paper.say(f"handed in: {what}{', merged' + where if where else ''}")
-    paper.say(block(result.summary))
+    paper.block(result.summary)
     for each in result.evidence:
         _evidence(paper, each)
 
@@ -80,19 +83,20 @@ def _evidence(paper: Paper, each: Evidence) -> None:
     green = each.exit_code == 0
     mark = paper.style("green" if green else f"red ({each.exit_code})", "green" if green else "red")
     kept = f", output/{each.output}" if each.output else ""
-    paper.say(f"  check {mark} on {each.commit[:12]}: {one_line(each.command)} ({each.seconds:.1f} s{kept})")
+    text = f"on {each.commit[:12]}: {one_line(each.command)} ({each.seconds:.1f} s{kept})"
+    paper.prose(text, first=f"  check {mark} ", rest="    ")
 
 
 def _request(paper: Paper, row: shapes.RequestRow, *, lines: int | None = None) -> None:
     each = row.request
-    paper.say(paper.style(f"{describe(each)}: {row.standing}{_decided(each)}", "bold"))
+    paper.prose(f"{describe(each)}: {row.standing}{_decided(each)}", "bold")
     text = each.text.split("\n")
-    paper.say(block("\n".join(text[:lines])))
+    paper.block("\n".join(text[:lines]))
     if lines is not None and len(text) > lines:
-        paper.say(f"  ({len(text) - lines} more lines: coterie review {each.id})")
+        paper.prose(f"({counted(len(text) - lines, 'more line')}: coterie review {each.id})", first="  ", rest="  ")
     if each.feedback:
         paper.say(f"{'answer' if each.kind is RequestKind.QUESTION else 'feedback'}:")
-        paper.say(block(each.feedback))
+        paper.block(each.feedback)
 
 
 def describe(request: Request) -> str:
@@ -116,7 +120,7 @@ def print_team(paper: Paper, view: shapes.TeamView) -> None:
     paper.prose(
         f"run by pid {running.pid} since {_clock(running.started)}"
         if running
-        else f"ended with {view.ended.get('exit')}"
+        else f"ended with {view.ended.get('exit')}: {one_line(str(view.ended.get('summary', '')))}"
         if view.ended
         else f"not running: coterie resume --team {view.team} goes on"
     )
@@ -137,23 +141,26 @@ def print_team(paper: Paper, view: shapes.TeamView) -> None:
             ]
         )
     paper.table(("MEMBER", "STATUS", "TASK", "SINCE", "TURN", "TOKENS", "USD", "REASON"), rows, stretch=7)
-    paper.prose(f"{len(view.members)} members, {count(view.tokens)} tokens, {money(view.usd)}")
+    paper.prose(f"{counted(len(view.members), 'member')}, {count(view.tokens)} tokens, {money(view.usd)}")
 
 
 def print_inbox(paper: Paper, view: shapes.InboxView) -> None:
     heading(paper, view.team, "what waits for you")
     for item in view.items:
         each = item.request
-        paper.say(paper.style(paper.fit(f"{describe(each)}{': ' + item.subject if item.subject else ''}"), "bold"))
+        paper.prose(one_line(f"{describe(each)}{': ' + item.subject if item.subject else ''}"), "bold", rest="  ")
         if item.unblocks:
-            paper.say(paper.fit(f"  unblocks {len(item.unblocks)}: {', '.join(item.unblocks)}"))
+            text = f"unblocks {counted(len(item.unblocks), 'task')}: {', '.join(item.unblocks)}"
+            paper.prose(text, first="  ", rest="    ")
         lines = [line for line in each.text.split("\n") if line.strip()]
         for line in lines[:3]:
             paper.say("  " + paper.fit(line, 2))
+        if len(lines) > 3:
+            paper.say(f"  ({counted(len(lines) - 3, 'more line')})")
         verb = f"answer {each.id} TEXT" if each.kind is RequestKind.QUESTION else f"review {each.id}"
-        paper.say(paper.style(f"  coterie {verb}", "dim"))
+        paper.prose(f"coterie {verb}", "dim", first="  ", rest="    ")
     if view.waiting_mail:
-        paper.prose(f"{view.waiting_mail} unread messages: coterie mail")
+        paper.prose(f"{counted(view.waiting_mail, 'unread message')}: coterie mail")
     if not view.items and not view.waiting_mail:
         paper.say("nothing waits for you")
 
@@ -166,7 +173,7 @@ def print_review(paper: Paper, view: shapes.ReviewView) -> None:
     if view.request.open and view.standing == view.request.status:
         word = view.request.id
         steps = f"coterie approve {word}, or coterie reject {word} -m FEEDBACK"
-        paper.say(f"coterie answer {word} TEXT" if view.request.kind is RequestKind.QUESTION else steps)
+        paper.prose(f"coterie answer {word} TEXT" if view.request.kind is RequestKind.QUESTION else steps)
 
 
 def print_mail(paper: Paper, view: shapes.MailView) -> None:
@@ -184,27 +191,38 @@ def _message(paper: Paper, message: Message) -> None:
     request = getattr(message.body, "request", None)
     about = f" about {request}" if request else ""
     head = f"{message.id} {_clock(message.sent_at)} {message.kind} from {sender}{about}"
-    paper.say(paper.style(paper.fit(head), "bold"))
-    paper.say(block(message.body.text))
+    paper.prose(one_line(head), "bold", rest="  ")
+    paper.block(message.body.text)
 
 
 def print_why(paper: Paper, view: shapes.WhyView) -> None:
     heading(paper, view.team, f"why {view.task} is {view.status}")
     for each in view.reasons:
-        paper.prose(f"- {one_line(each.text)}")
-    paper.prose(f"next: {view.next}")
+        paper.prose(one_line(each.text), first="- ", rest="  ")
+    paper.prose(view.next, first="next: ", rest="  ")
 
 
 def print_config(paper: Paper, view: shapes.ConfigView) -> None:
     rows: list[list[Cell]] = []
     for name, setting in view.settings.items():
-        value = setting.value
-        shown = "none" if value is None else "; ".join(value) or "none" if isinstance(value, list) else str(value)
-        rows.append([name, one_line(shown, 200), setting.source])
-    rows.append(["api key", "set, not shown" if view.key else "none", view.key.source if view.key else "-"])
+        value, source = setting.value, setting.source
+        if name == "plans" and value is None:  # what it comes to, since its own values are words too
+            value = TeamSettings(approver=view.settings["approver"].value).plans_in_force
+            source = f"{source}: follows from approver"
+        rows.append([name, one_line(_value(value), 2000), one_line(source)])
+    rows.append(["api key", "set, not shown" if view.key else UNSET, view.key.source if view.key else UNSET])
     paper.table(("SETTING", "VALUE", "FROM"), rows, stretch=1)
     for note in view.notes:
         paper.prose(f"note: {one_line(note)}", "yellow")
+
+
+def _value(value: object) -> str:
+    """A setting for people; `-` where it is not set, since `none` is a value of some."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name} = {each}" for name, each in value.items()) or UNSET
+    if isinstance(value, list):
+        return "; ".join(value) or UNSET
+    return UNSET if value is None else str(value)
 
 
 def _clock(at: str) -> str:

@@ -11,7 +11,7 @@ from coterie.console import places
 from coterie.errors import CoterieError, UsageError
 from coterie.mailbox import Mailbox, Message, Request, Requests, Standing
 from coterie.taskboard import Status, Task, read_tasks
-from coterie.teammates.roster import MemberRecord, Roster, Tokens
+from coterie.teammates.roster import MemberRecord, Roster, Tokens, dollars
 
 
 class Reading:
@@ -133,6 +133,15 @@ class Reading:
             return None
         return {"pid": pid, "started": str(info.get("started", "")), "process": str(info.get("process", ""))}
 
+    def integration_checked_out(self) -> str | None:
+        """Where somebody has the integration branch checked out, so that the queue waits; None if nobody has."""
+        from coterie import lead
+
+        try:
+            return str(found) if (found := lead.open_team(self.root).merger.checked_out()) is not None else None
+        except CoterieError:
+            return None
+
     def spent(self) -> tuple[Tokens, float | None]:
         """Tokens and dollars of all members."""
         return total((each.tokens, each.usd) for each in self.members.values())
@@ -141,12 +150,12 @@ class Reading:
 def total(parts: Iterable[tuple[Tokens, float | None]]) -> tuple[Tokens, float | None]:
     """The sum of tokens and dollars; dollars None where one of them is."""
     sums = dict.fromkeys(Tokens.model_fields, 0)
-    dollars: float | None = 0.0
+    sum_usd: float | None = 0.0
     for tokens, usd in parts:
         for key in sums:
             sums[key] += getattr(tokens, key)
-        dollars = None if dollars is None or usd is None else dollars + usd
-    return Tokens(**sums), dollars
+        sum_usd = dollars(sum_usd, usd)
+    return Tokens(**sums), sum_usd
 
 
 def normal(identifier: str, letter: str) -> str:

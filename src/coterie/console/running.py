@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -177,19 +178,33 @@ def report(root: Path, exit_code: int, summary: str, output: str) -> int:
 
 
 def _print_end(root: Path, view: shapes.EndView) -> None:
+    """The tasks and what they came to, then in a sentence how it ended, then what can be done next."""
     paper = Paper()
+    tasks = board.board(root)
     paper.say()
-    board.print_board(paper, {**board.board(root), "ended": None})
-    team = lead.open_team(root)
-    merged = team.merger.log(team.record.base.commit)
-    if merged:
-        paper.say(paper.style("merged, the oldest first:", "bold"))
-    for each in merged:
-        paper.say("  " + paper.fit(f"{each.commit[:12]} {each.subject}", 2))
-    paper.say(f"cost: {count(view.tokens)} tokens, {money(view.usd)}")
-    tip = f" at {view.integration.commit[:12]}" if view.integration.commit else ""
-    paper.say(f"result: branch {view.integration.branch}{tip} (coterie diff, coterie land)")
-    for name in ("tasks", "events.jsonl", "report.md"):
-        if (root / name).exists():
-            paper.say(f"look at: {root / name}")
-    paper.say(paper.style(one_line(view.summary), "bold green" if view.exit == 0 else "bold red"))
+    if tasks["tasks"]:
+        head = ("TASK", "STATUS", "OWNER", "RETURNS", "COMMIT", "SUBJECT")
+        paper.table(head, [board.end_cells(row) for row in tasks["tasks"]], stretch=5, most=2)
+    paper.prose(f"{board.tally(tasks)}; {count(view.tokens)} tokens, {money(view.usd)}", rest="  ")
+    for each in tasks["unreadable"]:
+        paper.prose(f"cannot be read: {one_line(each['reason'])}", "red", rest="  ")
+    if (root / "report.md").exists():
+        paper.prose(f"report: {root / 'report.md'}", rest="  ")
+    if view.tasks.completed and view.integration.commit:
+        paper.prose(f"result: branch {view.integration.branch} at {view.integration.commit[:12]}", rest="  ")
+    paper.say()
+    paper.prose(one_line(view.summary), "bold green" if view.exit == 0 else "bold red")
+    if step := _next(root, view, [row["id"] for row in tasks["tasks"] if row["status"] == "failed"]):
+        paper.prose(f"next: {step}", rest="  ")
+
+
+def _next(root: Path, view: shapes.EndView, failed: list[str]) -> str:
+    """What a person can do now, from where they stand; nothing where the summary says it."""
+    main = root.parent.parent
+    here = Path.cwd().resolve()
+    go = "" if main == here or main in here.parents else f"cd {shlex.quote(str(main))}, then "
+    if failed:
+        return f"{go}coterie why {failed[0]}, coterie task retry {failed[0]}, coterie resume --team {view.team}"
+    if view.tasks.open:
+        return f"{go}coterie resume --team {view.team}" if go else ""
+    return f"{go}coterie diff to look at it, coterie land to bring it to your branch" if view.tasks.completed else ""

@@ -47,6 +47,7 @@ class BoardRow(Shape):
     wanted: dict[str, Any] | None
     queued: int | None
     merging: str | None
+    merged_commit: str | None = Field(description="the commit of the integration branch that has it, once completed")
 
 
 class UnreadableFile(Shape):
@@ -173,8 +174,33 @@ class WhyView(View):
 class DiffView(View):
     """`coterie diff [T7] --json`"""
 
-    task: str | None
-    diff: str
+    task: str | None = Field(description="null: all that was merged since the team's base")
+    what: Literal["merged", "handed in", "in hand", "kept", "nothing"] = Field(
+        description="where the difference comes from: the integration branch; a branch that waits in the queue; the "
+        "worktree of a task in progress, uncommitted and not submitted; the branch of a task that nobody owns now"
+    )
+    note: str = Field(description="the same in a sentence; empty where the difference speaks for itself")
+    diff: str = Field(description="as git prints it; empty where nothing differs")
+
+
+class Commit(Shape):
+    """A commit that comes, one for each merge of the queue."""
+
+    commit: str
+    subject: str
+
+
+class LandView(View):
+    """`coterie land --json`: what is to be done, and whether it was done."""
+
+    kind: Literal["up-to-date", "fast-forward", "merge", "conflict"]
+    target: str = Field(description="the branch that is checked out, which gets the work")
+    old: str = Field(description="the commit that the branch is at")
+    new: str | None = Field(description="the commit that it comes to; null for a conflict")
+    commits: list[Commit] = Field(description="what comes, the oldest first")
+    files: list[str] = Field(description="the files that change, or that are in conflict")
+    checks: list[str] = Field(description="commands that have to pass on a merge commit before anything moves")
+    landed: bool = Field(description="false without --yes: nothing was changed")
 
 
 class Setting(Shape):
@@ -261,6 +287,7 @@ COMMANDS: dict[str, type[BaseModel]] = {
     "log": EventLine,
     "why": WhyView,
     "diff": DiffView,
+    "land": LandView,
     "config": ConfigView,
 }
 """command -> what it says with --json; `log` says one object per line."""

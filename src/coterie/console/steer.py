@@ -91,7 +91,7 @@ def mail_done(ids: list[str], name: str | None) -> int:
             room=1 << 40,
         )
         done = [each.id for each in taken]
-    Paper().say(f"{len(done)} messages are done" + (f": {', '.join(done[:20])}" if done else ""))
+    Paper().say(f"{files.counted(len(done), 'message')} marked as read" + (f": {', '.join(done[:20])}" if done else ""))
     return 0
 
 

@@ -6,9 +6,24 @@ from typing import Annotated
 
 import typer
 
-from coterie.console.options import Reason, TaskId, Team
+from coterie.console.options import CONTEXT, Reason, TaskId, Team
 
-task_app = typer.Typer(name="task", help="Steer single tasks.", no_args_is_help=True, rich_markup_mode=None)
+task_app = typer.Typer(
+    name="task",
+    help="Steer single tasks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    context_settings=CONTEXT,
+)
+
+
+@task_app.callback()
+def _task(ctx: typer.Context, team: Team = None) -> int:
+    """Steer single tasks."""
+    if team is not None:  # said before the word it means the same as after it, where it would win
+        ctx.default_map = {str(ctx.invoked_subcommand): {"team": team}}
+    return 0
+
 
 Subject = Annotated[str | None, typer.Option("--subject", metavar="TEXT")]
 Description = Annotated[str | None, typer.Option("-d", "--description", metavar="TEXT")]
@@ -16,7 +31,7 @@ Priority = Annotated[
     int | None, typer.Option("--priority", metavar="N", min=0, max=10, help="0 to 10, 10 first; 5 if not given.")
 ]
 Plan = Annotated[bool | None, typer.Option("--plan/--no-plan", help="Whether it needs an approved plan.")]
-TaskChecks = Annotated[list[str] | None, typer.Option("--check", metavar="COMMAND", help="Must pass. Several times.")]
+TaskChecks = Annotated[list[str] | None, typer.Option("--checks", metavar="COMMAND", help="Must pass. Several times.")]
 Blockers = Annotated[list[str], typer.Argument(metavar="BLOCKER...", help="Tasks, such as T3.")]
 
 
@@ -27,7 +42,7 @@ def task_add(
     blocked_by: Annotated[list[str] | None, typer.Option("--blocked-by", metavar="TASK", help="Several times.")] = None,
     priority: Priority = None,
     plan: Plan = None,
-    check: TaskChecks = None,
+    checks: TaskChecks = None,
     scope: Annotated[list[str] | None, typer.Option("--scope", metavar="GLOB", help="Several times.")] = None,
     role: Annotated[str | None, typer.Option("--role", metavar="ROLE")] = None,
     team: Team = None,
@@ -41,7 +56,7 @@ def task_add(
         "blocked_by": blocked_by,
         "priority": priority,
         "requires_plan": plan,
-        "checks": check,
+        "checks": checks,
         "scope": scope,
         "role": role,
     }
@@ -55,7 +70,7 @@ def task_edit(
     description: Description = None,
     priority: Priority = None,
     plan: Plan = None,
-    check: TaskChecks = None,
+    checks: TaskChecks = None,
     team: Team = None,
 ) -> int:
     """Change a task."""
@@ -66,14 +81,14 @@ def task_edit(
         "description": description,
         "priority": priority,
         "requires_plan": plan,
-        "checks": check,
+        "checks": checks,
     }
     return tasks.edit(task, {name: value for name, value in fields.items() if value is not None}, team)
 
 
 @task_app.command("cancel")
 def task_cancel(task: TaskId, message: Reason = "", team: Team = None) -> int:
-    """It is not wanted any more; work in hand is kept as a snapshot."""
+    """Drop it; work in hand is kept as a snapshot."""
     from coterie.console import tasks
 
     return tasks.take(task, "cancel", message, team)
@@ -81,7 +96,7 @@ def task_cancel(task: TaskId, message: Reason = "", team: Team = None) -> int:
 
 @task_app.command("release")
 def task_release(task: TaskId, message: Reason = "", team: Team = None) -> int:
-    """Take it back from its owner, for another to claim; work in hand is kept as a snapshot."""
+    """Take it back from its owner; the work is kept."""
     from coterie.console import tasks
 
     return tasks.take(task, "release", message, team)

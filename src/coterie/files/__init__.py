@@ -17,7 +17,7 @@ nobody waits for a disk that is not theirs, and nothing is acknowledged early. N
 from __future__ import annotations
 
 from coterie.files.locks import Held, Hold, LockTimeout, held, hold, living_holder, locked, read_info
-from coterie.files.names import RESERVED, check_name, clean, now, process_mark, token
+from coterie.files.names import RESERVED, check_name, clean, counted, now, process_mark, token
 from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json
 from coterie.files.room import shortage
 from coterie.files.writing import (
@@ -49,6 +49,7 @@ __all__ = [
     "append",
     "check_name",
     "clean",
+    "counted",
     "decode",
     "deliver",
     "encode",

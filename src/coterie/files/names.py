@@ -46,6 +46,11 @@ def clean(text: str, cap: int = 2000) -> str:
     return text if len(text) <= cap else text[: cap - 1] + "…"
 
 
+def counted(number: int, noun: str) -> str:
+    """How many of something, in words: `1 task`, `2 tasks`. noun: what one of them is called."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def process_mark(pid: int) -> dict[str, Any]:
     """What tells one process from a later one of the same number: pid, start time (clock ticks), boot id."""
     try:

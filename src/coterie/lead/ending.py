@@ -11,7 +11,7 @@ from coterie.lead.checks import Checks
 from coterie.taskboard import Status, Task
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.journal import Answered, Opened, Spent, whole_records
-from coterie.teammates.roster import Tokens
+from coterie.teammates.roster import Tokens, dollars
 from coterie.teammates.team import Ending as EndRecord
 from coterie.teammates.team import Runtime, Team
 
@@ -83,7 +83,7 @@ def spent_by_task(root: Path) -> dict[str | None, tuple[Tokens, float | None]]:
                     key: getattr(tokens, key) + record.usage.get(key, record.usage.get(f"{key}_tokens", 0))
                     for key in Tokens.model_fields
                 }
-                spent[task] = (Tokens(**sums), None if usd is None or record.usd is None else usd + record.usd)
+                spent[task] = (Tokens(**sums), dollars(usd, record.usd))
     return spent
 
 
@@ -91,8 +91,9 @@ def write_report(team: Team, *, exit_code: int, summary: str) -> dict[str, Any]:
     """report.json and report.md: what became of every task, what was merged, what it cost."""
     tasks = team.board.tasks()
     costs = spent_by_task(team.root)
-    total = [tokens.total for tokens, _ in costs.values()]
-    dollars = [usd for _, usd in costs.values()]
+    total: float | None = 0.0
+    for _, usd in costs.values():
+        total = dollars(total, usd)
     rows: list[dict[str, Any]] = []
     for task in tasks:
         tokens, usd = costs.get(task.id, (Tokens(), 0.0))
@@ -117,8 +118,8 @@ def write_report(team: Team, *, exit_code: int, summary: str) -> dict[str, Any]:
         "summary": summary,
         "integration": {"branch": f"coterie/{team.name}/integration", "commit": team.keeper.tip()},
         "tasks": rows,
-        "tokens": sum(total),
-        "usd": None if any(usd is None for usd in dollars) else round(sum(usd or 0.0 for usd in dollars), 6),
+        "tokens": sum(tokens.total for tokens, _ in costs.values()),
+        "usd": total,
     }
     files.write_json(team.root / "report.json", report)
     cost = "unknown" if report["usd"] is None else f"${report['usd']:.4f}"

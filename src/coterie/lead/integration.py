@@ -275,7 +275,7 @@ class Queue:
         if after.status is Status.IN_PROGRESS:
             send_returned(team, after)
         elif after.status is Status.FAILED:
-            text = f"{task.id} has failed: returned {after.returns} times. Last reason: {reason}"
+            text = f"{task.id} has failed: returned {files.counted(after.returns, 'time')}. Last reason: {reason}"
             self._tell("task-failed", text, made_by=f"{task.id}/e{task.epoch}/failed", task=task.id)
 
     def _tell(self, event: str, text: str, *, made_by: str, task: str | None = None, wakes: bool = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from coterie import files
 from coterie.lead.ending import Ending
 from coterie.lead.tools import LEAD_TOOLS
 from coterie.mailbox import Message
@@ -107,7 +108,7 @@ class Lead(Member):
                 "",
                 "# Team",
                 *(roster or ["(nobody yet)"]),
-                f"At most {self.runtime.settings.teammates} teammates at once.",
+                f"At most {files.counted(self.runtime.settings.teammates, 'teammate')} at once.",
                 "",
                 "# Board",
                 *(rows or ["(empty)"]),

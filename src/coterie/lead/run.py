@@ -171,7 +171,7 @@ class Run:
             team.events.say("warning", self.runtime.commands.sandbox.detail)
             if left := uncommitted(team.repository, team.record.base.branch):
                 names = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
-                text = f"work starts from HEAD: {len(left)} uncommitted in your checkout are no part of it ({names})"
+                text = f"work starts from HEAD: what is uncommitted in your checkout is no part of it ({names})"
                 team.events.say("warning", text)
             if team.record.ended is not None:  # killed after it had ended: lives and the report are still owed
                 self.runtime.finished.set("finished")

@@ -144,7 +144,7 @@ class Mailbox:
         if found is None:
             if to == "lead":  # it may not have begun yet; its box is there for its first turn
                 return wanted
-            raise UnknownRecipient(f"nobody is called {to!r} in this team: look at the roster for the names")
+            raise UnknownRecipient(f"nobody is called {to!r} in this team", see="team")
         if not found.alive:
             raise RecipientGone(f"{found.instance} has stopped and reads no more mail: nothing was sent")
         if wanted is not None and wanted != found.instance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coterie.errors import Refused
+from coterie.errors import Refused, Unknown
 
 if TYPE_CHECKING:
     from coterie.mailbox.request import Request
@@ -14,7 +14,7 @@ class MailRefused(Refused):
     """The message cannot be sent."""
 
 
-class UnknownRecipient(MailRefused):
+class UnknownRecipient(MailRefused, Unknown):
     """Nobody of that name is in the team."""
 
 
@@ -29,12 +29,12 @@ class TooLong(MailRefused):
 class RequestRefused(Refused):
     """The request cannot be made, decided, answered or settled. `request` is what is recorded, if anything is."""
 
-    def __init__(self, message: str | None = None, request: Request | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str | None = None, request: Request | None = None, *, see: str | None = None) -> None:
+        super().__init__(message, see=see or (request.id if request is not None else None))
         self.request = request
 
 
-class UnknownRequest(RequestRefused):
+class UnknownRequest(RequestRefused, Unknown):
     """No request has this id."""
 
 

@@ -46,7 +46,7 @@ class Shelf:
                 if self._remember(request):
                     return request
         except FileNotFoundError:
-            raise UnknownRequest(f"there is no request {identifier}: look at the open requests for the ids") from None
+            raise UnknownRequest(f"there is no request {identifier}", see="inbox") from None
         with self._guard:
             return self._seen[identifier]
 
@@ -93,7 +93,7 @@ class Shelf:
                 return request
             fault = f"{path}: expected a rev of at least {self._seen[identifier].rev}, found {request.rev}"
         except FileNotFoundError:
-            raise UnknownRequest(f"there is no request {identifier}: look at the open requests for the ids") from None
+            raise UnknownRequest(f"there is no request {identifier}", see="inbox") from None
         except files.Unreadable as error:
             fault = str(error)
         return self._restore(identifier, fault)

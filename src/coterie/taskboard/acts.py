@@ -156,7 +156,8 @@ def give_back(
         fields["result"] = task.result.model_copy(update={"evidence": tuple(evidence)})
     if counted and task.returns >= max_returns:
         to = target(Move.RETURN_AS_FAILED, task)
-        reason = f"{_with_work(task, reason)}; returned {task.returns} times already, {max_returns} are allowed"
+        before = files.counted(task.returns, "time")
+        reason = f"{_with_work(task, reason)}; returned {before} already, of {max_returns} allowed"
         return changed(task, to, by="queue", reason=reason, made_by=made_by, **fields | OUT_OF_HAND)
     fields["returns"] = task.returns + (1 if counted else 0)
     if to_owner and task.assignment is not None:

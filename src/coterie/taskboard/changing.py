@@ -63,7 +63,7 @@ class Changing(Looking):
         entries = self._shelf.index.entries
         for each in blockers:
             if check_id(each) not in entries:
-                raise UnknownTask(self._shelf.unknown(each))
+                raise UnknownTask(self._shelf.unknown(each), see="board")
             if each == task.id:
                 raise Cycle((each, each))
             path = self._shelf.index.path(each, task.id)

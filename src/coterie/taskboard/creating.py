@@ -76,7 +76,8 @@ def _resolved(spec: NewTask, named: Mapping[str, str], on_board: Callable[[str],
         if task not in named.values() and not (is_id(task) and on_board(task)):
             raise UnknownTask(
                 f"{spec.ref!r} is blocked by {files.clean(each, 60)!r}, which is neither a ref of this batch "
-                f"({', '.join(list(named)[:20])}) nor a task of the board"
+                f"({', '.join(list(named)[:20])}) nor a task of the board",
+                see="board",
             )
         found[task] = None
     return tuple(found)

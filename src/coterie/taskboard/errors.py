@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.errors import Refused
+from coterie.errors import Refused, Unknown
 
 __all__ = ["Cycle", "IllegalMove", "NotCurrent", "TaskRefused", "UnknownTask"]
 
@@ -11,8 +11,8 @@ class TaskRefused(Refused):
     """The board does not allow this now."""
 
 
-class UnknownTask(TaskRefused):
-    """There is no such task on the board. `list_tasks` names those that exist."""
+class UnknownTask(TaskRefused, Unknown):
+    """There is no such task on the board."""
 
 
 class NotCurrent(TaskRefused):

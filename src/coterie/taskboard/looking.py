@@ -27,7 +27,7 @@ class Looking:
         try:
             return read_one(self._store.shelf.path(check_id(id)), settle=self._store.patience)
         except FileNotFoundError:
-            raise UnknownTask(self._store.shelf.unknown(id)) from None
+            raise UnknownTask(self._store.shelf.unknown(id), see="board") from None
         except files.Unreadable as error:
             raise DamagedError(f"{id} cannot be read: {error}") from None
 

@@ -68,7 +68,6 @@ def target(move: Move, task: Task) -> Status:
     allowed = MOVES[move]
     if task.status not in allowed:
         raise IllegalMove(
-            f"{task.id} is {task.status}: it cannot be {move}. Expected {' or '.join(allowed)}. "
-            f"Look at it with get_task {task.id}."
+            f"{task.id} is {task.status}: it cannot be {move}. Expected {' or '.join(allowed)}", see=task.id
         )
     return allowed[task.status]

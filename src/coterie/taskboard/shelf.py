@@ -57,7 +57,7 @@ class Shelf:
         aside = sorted(path.name for path in self.folder.glob(f"bad/{task}.json*"))
         if aside:
             return f"{task} could not be read and was set aside as tasks/bad/{aside[-1]}: a person has to look at it"
-        return f"there is no task {task}. list_tasks names those that exist."
+        return f"there is no task {task}"
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -68,7 +68,7 @@ class Shelf:
         finally:
             self.expect_known_schema()
         if found is None:
-            raise UnknownTask(self.unknown(task))
+            raise UnknownTask(self.unknown(task), see="board")
         return found
 
     def expect_known_schema(self) -> None:

@@ -205,8 +205,8 @@ class Store:
             self.shelf.put_new(fresh)
             self._intents.finish(intent.path)
             self.shelf.say(
-                f"a batch of {len(intent.tasks)} tasks was left half written by a process that died: "
-                f"the missing {len(fresh)} are written, it is whole now ({intent.path.name})"
+                f"a batch of {files.counted(len(intent.tasks), 'task')} was left half written by a process that died: "
+                f"what was missing ({files.counted(len(fresh), 'task')}) is written now ({intent.path.name})"
             )
 
     def _was_here(self, task: str) -> bool:

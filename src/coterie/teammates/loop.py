@@ -34,7 +34,7 @@ from coterie.teammates.model import (
     UnknownModel,
     Wait,
 )
-from coterie.teammates.tool import BadArguments, Call, Tool, ToolResult
+from coterie.teammates.tool import BadArguments, Call, Tool, ToolResult, explained
 
 if TYPE_CHECKING:
     from coterie.teammates.member import Member
@@ -254,7 +254,7 @@ class Loop:
             if files.shortage(error):
                 raise  # no result: it is done again once there is room, as after a restart
             if isinstance(error, CoterieError):
-                result = ToolResult(str(error), is_error=True)
+                result = ToolResult(explained(error, member.tools), is_error=True)
             else:  # a fault in a tool is the tool's: the teammate lives
                 result = ToolResult(f"{block['name']} failed: {type(error).__name__}: {error}", is_error=True)
                 member.say("warning", f"the tool {block['name']} failed: {type(error).__name__}: {error}")

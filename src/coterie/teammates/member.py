@@ -16,7 +16,7 @@ from coterie.teammates.cancel import Cancel
 from coterie.teammates.gate import Holding, PlanState, refusal
 from coterie.teammates.journal import Answered, Ended, Journal, Opened, Spent, Undelivered
 from coterie.teammates.loop import Loop
-from coterie.teammates.roster import MemberRecord, Status, Tokens
+from coterie.teammates.roster import MemberRecord, Status, Tokens, dollars
 from coterie.teammates.team import Runtime
 from coterie.teammates.tool import Effect, Tool, ToolResult
 
@@ -132,7 +132,7 @@ class Member:
         for record in self.journal.records:
             if isinstance(record, Answered | Spent):
                 turn += isinstance(record, Answered)
-                usd = None if usd is None or record.usd is None else usd + record.usd
+                usd = dollars(usd, record.usd)
                 for key in tokens:
                     tokens[key] += record.usage.get(key, record.usage.get(f"{key}_tokens", 0))
         self.turn = turn

@@ -21,6 +21,7 @@ class Prices:
     def of(self, model: str, usage: Usage) -> float | None:
         """Dollars for one call, cache reads and writes (of five minutes) included; None if the price is not known.
 
+        Whole millionths, so that sums of them are exact when they are rounded to as many digits.
         The list is as old as the installed package, and discounts of a contract are not in it: an estimate.
         """
         from genai_prices import Usage as Listed
@@ -34,7 +35,7 @@ class Prices:
             output_tokens=usage.output_tokens,
         )
         try:
-            return float(calc_price(listed, model, provider_id="anthropic").total_price)
+            return round(float(calc_price(listed, model, provider_id="anthropic").total_price), 6)
         except LookupError:
             self._say(model)
             return None

@@ -10,14 +10,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coterie import files
-from coterie.errors import CoterieError, NewerSchema, Refused
+from coterie.errors import CoterieError, NewerSchema, Refused, Unknown
 
-__all__ = ["HUMAN", "MemberRecord", "Roster", "Status", "Tokens", "UnknownMember", "parse_member"]
+__all__ = ["HUMAN", "MemberRecord", "Roster", "Status", "Tokens", "UnknownMember", "dollars", "parse_member"]
 
 HUMAN = "human"
 
 
-class UnknownMember(Refused):
+class UnknownMember(Unknown):
     """No member of that name."""
 
 
@@ -50,6 +50,11 @@ class Tokens(BaseModel):
     @property
     def total(self) -> int:
         return self.input + self.output + self.cache_read + self.cache_write
+
+
+def dollars(usd: float | None, more: float | None) -> float | None:
+    """The sum of two amounts, in whole millionths as each is; None where one of them is not known."""
+    return None if usd is None or more is None else round(usd + more, 6)
 
 
 class MemberRecord(BaseModel):
@@ -183,7 +188,8 @@ class Roster:
                 raise Refused(f"{name} is on the team already ({before.instance}, {before.status}): take another name")
             others = [each for each in self.living() if each.name != "lead"]
             if most is not None and len(others) >= most:
-                raise Refused(f"the team has {len(others)} of at most {most} teammates: stop one first, or use those")
+                have = files.counted(len(others), "teammate")
+                raise Refused(f"the team has {have} of at most {most}: stop one first, or use those")
             life = before.life + 1 if before is not None else 1
             record = MemberRecord(
                 name=name,

@@ -17,7 +17,7 @@ from coterie.teammates.cancel import Cancel
 from coterie.teammates.commands import Commands
 from coterie.teammates.events import Events
 from coterie.teammates.model import Model
-from coterie.teammates.roster import Roster, Tokens
+from coterie.teammates.roster import Roster, Tokens, dollars
 from coterie.teammates.settings import TeamSettings
 from coterie.worktrees import Keeper, Merger, Repository
 
@@ -137,7 +137,7 @@ class Runtime:
         for record in self.team.roster.all():
             for key in tokens:
                 tokens[key] += getattr(record.tokens, key)
-            usd = None if usd is None or record.usd is None else usd + record.usd
+            usd = dollars(usd, record.usd)
         return Tokens(**tokens), usd
 
     def over_budget(self) -> str | None:

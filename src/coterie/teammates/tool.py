@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from coterie.errors import Refused
+from coterie.errors import CoterieError, Refused
 from coterie.teammates.cancel import Cancel
 
-__all__ = ["Arguments", "BadArguments", "Call", "Effect", "Tool", "ToolResult", "toolbox"]
+__all__ = ["Arguments", "BadArguments", "Call", "Effect", "Tool", "ToolResult", "explained", "toolbox"]
 
 
 class Effect(StrEnum):
@@ -103,6 +103,19 @@ def _plain(schema: Any) -> Any:
             if not (key == "title" and isinstance(value, str)) and not (key == "default" and value is None)
         }
     return [_plain(each) for each in schema] if isinstance(schema, list) else schema
+
+
+def explained(error: CoterieError, tools: Container[str]) -> str:
+    """An error as a model is told it: what is wrong, and which of its tools shows more."""
+    text = str(error)
+    match error.see:
+        case "board" if "list_tasks" in tools:
+            return f"{text}. See list_tasks"
+        case "team" if "list_team" in tools:
+            return f"{text}. See list_team"
+        case str(task) if task.startswith("T") and "get_task" in tools:
+            return f"{text}. See get_task {task}"
+    return text
 
 
 def toolbox(*tools: Tool) -> dict[str, Tool]:

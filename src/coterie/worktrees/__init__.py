@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coterie.worktrees.errors import NotBound, Unmergeable
 from coterie.worktrees.git import Git, GitError, Repository, Where, find_repository
+from coterie.worktrees.in_hand import work_in_hand
 from coterie.worktrees.keeper import Keeper, Opened
 from coterie.worktrees.landing import Landing, LandingKind, land, plan_land
 from coterie.worktrees.merging import Conflict, Merge, Merged, Merger
@@ -44,4 +45,5 @@ __all__ = [
     "refuse_foreign_state",
     "state_root",
     "uncommitted",
+    "work_in_hand",
 ]

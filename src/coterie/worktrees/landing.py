@@ -41,6 +41,8 @@ class Landing(BaseModel):
     old: str
     new: str | None  # the commit that the target becomes; None for a conflict
     files: tuple[str, ...] = ()  # in conflict
+    commits: tuple[tuple[str, str], ...] = ()  # what comes, the oldest first: commit, subject; one for each merge
+    changed: tuple[str, ...] = ()  # the files of the target that will differ
 
 
 def plan_land(repository: Repository, team: str, *, target: str | None = None) -> Landing:
@@ -63,12 +65,12 @@ def plan_land(repository: Repository, team: str, *, target: str | None = None) -
         return Landing(kind=LandingKind.UP_TO_DATE, target=target, old=old, new=old)
     _checkout(repository, target)
     if git.is_ancestor(old, tip):
-        return Landing(kind=LandingKind.FAST_FORWARD, target=target, old=old, new=tip)
+        return _said(git, Landing(kind=LandingKind.FAST_FORWARD, target=target, old=old, new=tip), tip)
     tree, names, _ = merge_tree(git, old, tip)
     if names:
         return Landing(kind=LandingKind.CONFLICT, target=target, old=old, new=None, files=names)
     new = git.commit_tree(tree, [old, tip], f"Merge the work of the team {team}\n")
-    return Landing(kind=LandingKind.MERGE, target=target, old=old, new=new)
+    return _said(git, Landing(kind=LandingKind.MERGE, target=target, old=old, new=new), tip)
 
 
 def _checkout(repository: Repository, target: str) -> Where:
@@ -88,6 +90,20 @@ def _checkout(repository: Repository, target: str) -> Where:
 
 def _short(ref: str) -> str:
     return ref.removeprefix("refs/heads/")
+
+
+def _said(git: Git, landing: Landing, tip: str) -> Landing:
+    """With the commits and files that come."""
+    assert landing.new is not None
+    line = git.run("log", "--first-parent", "--reverse", "-z", "--format=%H%n%s", f"{landing.old}..{tip}", "--")
+    pairs = (each.partition("\n") for each in line.split("\0") if each)
+    names = git.run("diff-tree", "-r", "--no-renames", "--name-only", "-z", landing.old, landing.new)
+    return landing.model_copy(
+        update={
+            "commits": tuple((commit, subject) for commit, _, subject in pairs),
+            "changed": tuple(each for each in names.split("\0") if each),
+        }
+    )
 
 
 def land(

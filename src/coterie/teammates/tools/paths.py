@@ -115,7 +115,7 @@ def _read(member: Any, given: ReadFile, call: Call) -> str:
     if lines and not lines[-1]:
         lines.pop()
     if start > max(len(lines), 1):
-        raise Refused(f"{given.path} has {len(lines)} lines: there is no line {start}")
+        raise Refused(f"{given.path} has {files.counted(len(lines), 'line')}: there is no line {start}")
     shown: list[str] = []
     size = 0
     for number, line in enumerate(lines[start - 1 : start - 1 + limit], start):
@@ -125,7 +125,7 @@ def _read(member: Any, given: ReadFile, call: Call) -> str:
             break
     last = start - 1 + len(shown)
     if last < len(lines):
-        shown.append(f"({len(lines)} lines in all: go on with offset {last + 1})")
+        shown.append(f"({files.counted(len(lines), 'line')} in all: go on with offset {last + 1})")
     return "\n".join(shown) or "(an empty file)"
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from coterie import files
 from coterie.errors import Refused
 from coterie.mailbox import Note, RequestStatus, send_owed
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
@@ -43,7 +44,7 @@ class TodoWrite(Arguments):
 def _todo(member: Any, given: TodoWrite, call: Call) -> str:
     member.update(todo=[item.model_dump() for item in given.items])
     done = sum(item.status == "completed" for item in given.items)
-    return f"the list has {len(given.items)} items, {done} completed"
+    return f"the list has {files.counted(len(given.items), 'item')}, {done} completed"
 
 
 class AnswerShutdown(Arguments):

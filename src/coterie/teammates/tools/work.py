@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from coterie import files
 from coterie.errors import Refused
 from coterie.mailbox import send_owed
 from coterie.taskboard import Assignment, NewTask
@@ -134,7 +135,7 @@ def _give_up(member: Any, given: GiveUp, call: Call) -> ToolResult:
     )
     member.say("task", f"gives up {task.id}: {given.reason}", task=task.id)
     if after.status is TaskStatus.FAILED:
-        text = f"{task.id} has failed: given up {after.attempts} times. Last reason: {given.reason}"
+        text = f"{task.id} has failed: given up {files.counted(after.attempts, 'time')}. Last reason: {given.reason}"
         member.tell_lead("task-failed", text, made_by=f"{task.id}/e{task.epoch}/failed", task=task.id)
     return ToolResult(f"{task.id} is {after.status} again", ends=True)
 
