@@ -244,6 +244,8 @@ class Keeper:
         where = self.where(name)
         if where is None:
             return None
+        if not (where.metadata / "index").exists():  # of a killed `worktree add`: nothing was worked on in it
+            where = self._ensure(name, self.tip())
         kept = snapshot(self.git, self._mended(where), team=self.team, label=f"{name}/closed")
         self._settle(where, self.tip())
         return kept

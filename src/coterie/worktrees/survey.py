@@ -60,7 +60,7 @@ def _lacks(metadata: Path, path: Path, head: str) -> str:
     if not head:
         return f"{metadata}/HEAD is gone"
     if not (metadata / "index").exists():
-        return "its files were never all there"
+        return "it has no index, so its files were never all there"
     return ""
 
 

@@ -46,16 +46,17 @@ def _conversation(sight: Sight, name: str, where: str, records: Sequence[Record]
             break
         calls = [block["id"] for block in message["content"] if block.get("type") == "tool_use"]
         after = said[index + 1]["content"] if index + 1 < len(said) else []
+        at_end = last and not any(each["role"] == "assistant" for each in said[index + 1 :])
         answered = [block["tool_use_id"] for block in after if block.get("type") == "tool_result"]
         missing = [call for call in calls if call not in answered]
-        if missing and last and index >= len(said) - 2:
+        if missing and at_end:
             open_calls = missing
         elif missing:
             wrong.append(f"these calls have no result: {', '.join(missing[:SHOWN])}")
     if wrong:
         cure = f"no server takes it as it is: stop {name}, and give its task to another"
         yield Fault(rule="bad-conversation", where=where, found="; ".join(wrong[:SHOWN]), cure=cure)
-    if open_calls and sight.lives(instance) and not sight.is_hosted(name):
+    if open_calls and sight.lives(instance) and not sight.running and not sight.is_hosted(name):
         text = f"{name} was interrupted in these calls: {', '.join(open_calls[:SHOWN])}"
         cure = "coterie resume: what never began is answered so, what may have taken effect is looked at first"
         yield Fault(rule="open-call", where=where, found=text, cure=cure, repairable=True)

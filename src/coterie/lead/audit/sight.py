@@ -48,6 +48,8 @@ class Sight:
     journals: dict[str, Told] = field(default_factory=dict)
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The host processes that live, by id: what each wrote into its lock."""
+    running: bool = False
+    """Whether the host that runs the team lives, or has just begun to put right what an earlier one left."""
     faults: list[Fault] = field(default_factory=list)
     """What could not be read."""
 
@@ -87,6 +89,8 @@ def look(root: Path) -> Sight:
         path = root / "processes" / name
         if name.endswith(".lock") and name != "lead.lock" and (info := files.living_holder(path)) is not None:
             sight.hosts[name.removesuffix(".lock")] = info
+    lead = files.living_holder(root / "processes" / "lead.lock")
+    sight.running = lead is not None and lead.get("process") in sight.hosts
     sight.record = _read(sight, root / "team.json", lambda path: TeamRecord.read(path.parent), _MOVE_BACK)
     for name, path in _matching(sight, "tasks", _TASK):
         if (task := _read(sight, path, _task, _SET_ASIDE, repairable=True)) is not None:
