@@ -54,7 +54,7 @@ def test_uncommitted_work_is_untouched_and_said_to_be_no_part_of_the_run(stage: 
     index = (stage.repository / ".git" / "index").read_bytes()
     assert stage.go(crew([TASK], ("ada",))).exit_code == 0
     said = [each["text"] for each in stage.events("warning") if "HEAD" in each["text"]]
-    assert len(said) == 1 and "2 uncommitted" in said[0] and "one.txt" in said[0] and "new file.txt" in said[0]
+    assert len(said) == 1 and "what is uncommitted" in said[0] and "one.txt" in said[0] and "new file.txt" in said[0]
     assert (stage.repository / "one.txt").read_text() == "dirty\n"
     assert (stage.repository / ".git" / "index").read_bytes() == index
 
