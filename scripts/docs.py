@@ -44,6 +44,7 @@ TREE = """\
     processes/lead.lock         held by the host that runs the team; pid and start time inside
     processes/<id>.lock         held for the life of a host process
     processes/<id>.port         where its bell listens on the loopback interface
+    processes/<id>.commands     the checks that it started, for whoever has to end them after it
     output/<id>                 long outputs, named from the records that point to them
     stop.json                   a request to stop the run: {schema, at, by, process, now}
     events.jsonl                what happened; no decision is ever made from it
@@ -107,6 +108,7 @@ def documents() -> dict[str, str]:
         *_exit_codes(),
         *_record(made, "end", "run and resume, at the end", TypeAdapter(shapes.EndView)),
         *_record(made, "end-line", "the last line of stream-json", TypeAdapter(shapes.EndLine)),
+        *_record(made, "join", "join, at the end", TypeAdapter(shapes.JoinView)),
     ]
     for name, shape in shapes.COMMANDS.items():
         if shape is not shapes.EventLine:

@@ -96,4 +96,6 @@ def started(repository: Path, env: dict[str, str], *argv: str) -> Iterator[subpr
     finally:
         if process.poll() is None:
             process.kill()
-            process.communicate()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -30,6 +30,7 @@ GOLDEN: dict[str, Any] = {
     "tokens": {"input": 1, "output": 2, "cache_read": 3, "cache_write": 4},
     "usd": None,
     "process": "p",
+    "joined": False,
     "made_by": "lead#1/1/0",
 }
 PATH = Path("members/ada/member.json")

@@ -132,6 +132,22 @@ def resume(
     return running.resume(team=team, given=given, unsafe=unsafe_no_sandbox, output=output_format)
 
 
+@app.command()
+def join(
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="The teammate that this terminal runs.")],
+    team: Team = None,
+    role: Annotated[str | None, typer.Option("--role", metavar="ROLE", help="Tasks of this role, and of none.")] = None,
+    model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model of this teammate.")] = None,
+    base_url: BaseUrl = None,
+    output_format: Output = "text",
+) -> int:
+    """Run one teammate from this terminal, on a team that runs in another."""
+    from coterie.console import running
+
+    given = {"model": model, "base_url": base_url}
+    return running.join(name, team=team, role=role, given=given, output=output_format)
+
+
 def _given(
     teammates: str | None,
     approver: str | None,

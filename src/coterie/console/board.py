@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 from coterie import files
 from coterie.console import places
+from coterie.console.hosts import hosts
 from coterie.console.paint import Cell, Paper, one_line
 from coterie.errors import CoterieError, NewerSchema
 
@@ -72,9 +74,22 @@ def board(root: Path) -> dict[str, Any]:
         "goal": str(record.get("goal", "")),
         "ended": record.get("ended"),
         "counts": counts,
+        "silent": _silent(root),
         "tasks": rows,
         "unreadable": unreadable,
     }
+
+
+def _silent(root: Path) -> list[dict[str, Any]]:
+    """The host processes that live and do not answer."""
+    hung = [each for each in hosts(root).values() if each.hung]
+    runs: dict[str, list[str]] = {each.process: [] for each in hung}
+    for path in sorted((root / "members").glob("*/member.json")) if hung else ():
+        with contextlib.suppress(CoterieError, FileNotFoundError):
+            member = files.read_json(path)
+            if member.get("process") in runs and member.get("status") not in ("stopped", "failed"):
+                runs[member["process"]].append(path.parent.name)
+    return [{"pid": each.pid, "process": each.process, "members": runs[each.process]} for each in hung]
 
 
 def read_tasks(root: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -175,6 +190,8 @@ def print_board(paper: Paper, view: Mapping[str, Any]) -> None:
         head = ("TASK", "STATUS", "OWNER", "EPOCH", "RETURNS", "SUBJECT")
         paper.table(head, [_cells(row) for row in view["tasks"]], stretch=5, most=2)
         paper.prose(tally(view))
+    for each in view["silent"]:
+        paper.prose(silent(each["pid"], each["members"]), "red")
     for each in view["unreadable"]:
         paper.prose(f"cannot be {'changed' if each['newer'] else 'read'}: {one_line(each['reason'])}", "red")
     ended = view["ended"]
@@ -205,6 +222,14 @@ def end_cells(row: Mapping[str, Any]) -> list[Cell]:
         row["merged_commit"][:12] if row["merged_commit"] else "-",
         one_line(row["subject"], 200),
     ]
+
+
+def silent(pid: int, members: Sequence[str]) -> str:
+    """What is said of a host process that lives and does not answer."""
+    whose = f" of {', '.join(members)}" if members else ""
+    return (
+        f"the host process{whose} (pid {pid}) is alive and does not answer: coterie task release TASK --now, or kill it"
+    )
 
 
 def _cells(row: Mapping[str, Any]) -> list[Cell]:

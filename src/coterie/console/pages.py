@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.console import shapes
-from coterie.console.board import STYLES, heading
+from coterie.console.board import STYLES, heading, silent
 from coterie.console.paint import Cell, Paper, count, money, one_line
 from coterie.files import counted
 from coterie.mailbox import Message, Request, RequestKind
@@ -128,6 +128,7 @@ def print_team(paper: Paper, view: shapes.TeamView) -> None:
     for each in view.members:
         held = f"{each.task} e{each.epoch}" if each.task and each.epoch else each.task or "-"
         mail = f"; {each.waiting_mail} unread" if each.waiting_mail else ""
+        mail += f"; joined, pid {each.pid}" if each.joined and each.pid else ""
         rows.append(
             [
                 one_line(each.instance),
@@ -141,6 +142,12 @@ def print_team(paper: Paper, view: shapes.TeamView) -> None:
             ]
         )
     paper.table(("MEMBER", "STATUS", "TASK", "SINCE", "TURN", "TOKENS", "USD", "REASON"), rows, stretch=7)
+    hung: dict[int, list[str]] = {}
+    for each in view.members:
+        if each.pid is not None and each.answers is False:
+            hung.setdefault(each.pid, []).append(each.name)
+    for pid, names in hung.items():
+        paper.prose(silent(pid, names), "red")
     paper.prose(f"{counted(len(view.members), 'member')}, {count(view.tokens)} tokens, {money(view.usd)}")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from coterie import files
 from coterie.console import places
+from coterie.console.hosts import Host, hosts
 from coterie.errors import CoterieError, UsageError
 from coterie.mailbox import Mailbox, Message, Request, Requests, Standing
 from coterie.taskboard import Status, Task, read_tasks
@@ -124,14 +126,21 @@ class Reading:
 
         Told from what stands in its lock and the process table, so that looking takes no lock.
         """
-        info = files.read_info(self.root / "processes" / "lead.lock")
-        pid = info.get("pid")
-        if type(pid) is not int or pid <= 0:
+        info = files.living_holder(self.root / "processes" / "lead.lock")
+        if info is None:
             return None
-        mark = files.process_mark(pid)
-        if mark["start"] is None or any(info.get(key) != value for key, value in mark.items()):
-            return None
-        return {"pid": pid, "started": str(info.get("started", "")), "process": str(info.get("process", ""))}
+        process = str(info.get("process", ""))
+        return {"pid": info["pid"], "started": str(info.get("started", "")), "process": process}
+
+    @functools.cached_property
+    def hosts(self) -> dict[str, Host]:
+        """The host processes that live, by id; each was asked once whether it answers."""
+        return hosts(self.root)
+
+    def host_of(self, name: str) -> Host | None:
+        """The process that runs a member; None where none does."""
+        record = self.members.get(name)
+        return None if record is None or record.status.over else self.hosts.get(record.process or "")
 
     def integration_checked_out(self) -> str | None:
         """Where somebody has the integration branch checked out, so that the queue waits; None if nobody has."""

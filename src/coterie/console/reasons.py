@@ -129,6 +129,11 @@ class _Reasons:
         verb = "works on it" if owner.status in _ACTIVE else "owns it"
         text = f"{owner.name} ({_doing(owner)}) {verb}, in epoch {task.epoch}{returned}"
         self.add(text, task=task.id, member=owner.name)
+        host = self.reading.host_of(owner.name)
+        if host is not None and host.hung:
+            text = f"the host process of {owner.name} (pid {host.pid}) is alive and does not answer"
+            self.add(text, task=task.id, member=owner.name)
+            return f"coterie task release {task.id} --now"
         if task.wanted is not None:
             return ""
         plan = self.plan(task)

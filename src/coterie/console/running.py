@@ -58,6 +58,39 @@ def resume(*, team: str | None, given: Mapping[str, Any], unsafe: bool, output: 
     return _go(root, loaded, key, unsafe=unsafe, output=output, asks=interactive(output))
 
 
+def join(name: str, *, team: str | None, role: str | None, given: Mapping[str, Any], output: str) -> int:
+    """Run one teammate in this process, until its life ends."""
+    check_format(output)
+    here = Path.cwd()
+    worktrees.find_repository(here)
+    root = places.find_team(here, team)
+    record = TeamRecord.read(root)
+    loaded = settings.load_for_join(places.checkout(here).here, root, record.settings, given, os.environ)
+    for note in loaded.notes:
+        complain(settings.mask(note, loaded.key))
+    outcome = lead.join_team(
+        root,
+        name=name,
+        role=role,
+        model_name=given.get("model"),
+        settings=loaded.settings,
+        api_key=loaded.key.value if loaded.key is not None else None,
+        watch=_watcher(output),
+    )
+    view = shapes.JoinView(team=root.name, member=name, exit=outcome.exit_code, summary=outcome.summary)
+    try:
+        if output == "text":
+            Paper().prose(one_line(outcome.summary, 4000), "bold green" if view.exit == 0 else "bold red")
+        else:
+            said = view.model_dump(mode="json")
+            said = {"kind": "end", "at": files.now(), **said} if output == "stream-json" else said
+            sys.stdout.write(json.dumps(said, ensure_ascii=False) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        forget_output()
+    return outcome.exit_code
+
+
 def check_format(output: str) -> None:
     """`UsageError` for a format that there is not."""
     if output not in FORMATS:

@@ -19,7 +19,7 @@ from coterie.console.values import FIELDS, checked, unknown
 from coterie.errors import CoterieError, KeyOrBilling
 from coterie.teammates.settings import TeamSettings
 
-__all__ = ["Key", "Loaded", "load", "load_for_resume", "mask", "need_key", "remember_base_url"]
+__all__ = ["Key", "Loaded", "load", "load_for_join", "load_for_resume", "mask", "need_key", "remember_base_url"]
 
 RANK: Mapping[str, Sequence[Any]] = {
     "approver": ("lead", "human"),
@@ -124,6 +124,19 @@ def load_for_resume(
     origin["base_url"] = url.source if url is not None else "default"
     own = url is None or url.origin != "repository"
     return Loaded(TeamSettings(**values), origin, key, (*notes, *more), own)
+
+
+def load_for_join(
+    folder: Path, root: Path, held: TeamSettings, given: Mapping[str, Any], variables: Mapping[str, str]
+) -> Loaded:
+    """The settings for one more process of a team: what team.json holds. Only the server may be another one."""
+    layers = _layers(folder, given, variables)
+    env = sources.dot_env(folder)
+    key = _key(variables, env)
+    url, notes = _base_url([*layers[:2], _held_url(root, held, variables)], env, key)
+    base_url = checked("base_url", url) if url is not None else None
+    origin = dict.fromkeys(FIELDS, "team.json") | {"base_url": url.source if url is not None else "default"}
+    return Loaded(held.model_copy(update={"base_url": base_url}), origin, key, tuple(notes))
 
 
 def need_key(loaded: Loaded) -> str:

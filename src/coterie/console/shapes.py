@@ -58,12 +58,21 @@ class UnreadableFile(Shape):
     newer: bool
 
 
+class SilentHost(Shape):
+    """A host process that lives and does not answer, and the members that it runs."""
+
+    pid: int
+    process: str
+    members: list[str]
+
+
 class BoardView(View):
     """`coterie board --json`"""
 
     goal: str
     ended: dict[str, Any] | None
     counts: dict[str, int] = Field(description="how many tasks are in each state")
+    silent: list[SilentHost]
     tasks: list[BoardRow]
     unreadable: list[UnreadableFile]
 
@@ -93,6 +102,7 @@ class Running(Shape):
     pid: int
     started: str
     process: str
+    answers: bool | None = Field(description="false: it lives and does not answer; null: it cannot be asked")
 
 
 class MemberRow(Shape):
@@ -112,6 +122,9 @@ class MemberRow(Shape):
     turn: int
     tokens: Tokens
     usd: float | None
+    joined: bool = Field(description="it has a host process of its own, and its life ends with that")
+    pid: int | None = Field(description="of the host process that runs it; null: none does")
+    answers: bool | None = Field(description="false: that process lives and does not answer; null: it cannot be asked")
     waiting_mail: int
 
 
@@ -253,6 +266,15 @@ class EndView(Shape):
     integration: Integration
 
 
+class JoinView(Shape):
+    """What `join` prints at the end with `--output-format json`, and in the last line of stream-json."""
+
+    team: str
+    member: str
+    exit: int
+    summary: str
+
+
 class EventLine(BaseModel):
     """One line of events.jsonl, of `coterie log --json` and of stream-json. What is known beside these is added."""
 
@@ -267,7 +289,9 @@ class EventLine(BaseModel):
     member: str | None = None
     task: str | None = None
     request: str | None = None
-    outside: bool = Field(default=False, description="said by a command of a person, not by the process that runs it")
+    outside: bool = Field(
+        default=False, description="said by a command of a person or a joined teammate, not by the process that runs it"
+    )
 
 
 class EndLine(EndView):

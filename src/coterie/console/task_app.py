@@ -32,6 +32,7 @@ Priority = Annotated[
 ]
 Plan = Annotated[bool | None, typer.Option("--plan/--no-plan", help="Whether it needs an approved plan.")]
 TaskChecks = Annotated[list[str] | None, typer.Option("--checks", metavar="COMMAND", help="Must pass. Several times.")]
+Now = Annotated[bool, typer.Option("--now", help="Wait for it, but for no host that is dead or answers nothing.")]
 Blockers = Annotated[list[str], typer.Argument(metavar="BLOCKER...", help="Tasks, such as T3.")]
 
 
@@ -87,19 +88,19 @@ def task_edit(
 
 
 @task_app.command("cancel")
-def task_cancel(task: TaskId, message: Reason = "", team: Team = None) -> int:
+def task_cancel(task: TaskId, message: Reason = "", now: Now = False, team: Team = None) -> int:
     """Drop it; work in hand is kept as a snapshot."""
     from coterie.console import tasks
 
-    return tasks.take(task, "cancel", message, team)
+    return tasks.take(task, "cancel", message, team, now=now)
 
 
 @task_app.command("release")
-def task_release(task: TaskId, message: Reason = "", team: Team = None) -> int:
+def task_release(task: TaskId, message: Reason = "", now: Now = False, team: Team = None) -> int:
     """Take it back from its owner; the work is kept."""
     from coterie.console import tasks
 
-    return tasks.take(task, "release", message, team)
+    return tasks.take(task, "release", message, team, now=now)
 
 
 @task_app.command("retry")

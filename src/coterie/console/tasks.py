@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from coterie import files
+from coterie import files, lead
+from coterie.console.paint import Paper
 from coterie.console.reading import normal
 from coterie.console.steer import HUMAN, open_team, tell
 from coterie.errors import UsageError
@@ -46,8 +47,10 @@ def edit(identifier: str, fields: dict[str, Any], name: str | None) -> int:
     return 0
 
 
-def take(identifier: str, move: Literal["cancel", "release"], reason: str, name: str | None) -> int:
-    """Cancel a task, or take it back from its owner."""
+def take(
+    identifier: str, move: Literal["cancel", "release"], reason: str, name: str | None, *, now: bool = False
+) -> int:
+    """Cancel a task, or take it back from its owner. now: return when that is done, by whoever can do it."""
     team = open_team(name)
     done = {"cancel": "cancelled", "release": "released"}[move]
     task = team.board.want(_id(identifier), move=move, by=HUMAN, reason=reason or "the person asked for it")
@@ -56,6 +59,8 @@ def take(identifier: str, move: Literal["cancel", "release"], reason: str, name:
     else:
         text = f"{task.id} is {task.status}"
     tell(team, "task", text + (f": {reason}" if reason else ""), task=task.id)
+    if now and task.wanted is not None:
+        Paper().prose(lead.take_now(team, task.id, task.epoch, tell=lambda text: Paper().prose(text)))
     return 0
 
 

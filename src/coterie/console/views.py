@@ -28,17 +28,24 @@ def team(reading: Reading) -> shapes.TeamView:
     """Who is on the team and what they do."""
     tokens, usd = reading.spent()
     running = reading.running()
+    lead = reading.hosts.get(running["process"]) if running is not None else None
     rows = []
     for each in reading.members.values():
-        known = {name: getattr(each, name) for name in shapes.MemberRow.model_fields if name != "waiting_mail"}
-        waiting = len(reading.mail_of(each.name))
-        rows.append(shapes.MemberRow(**known | {"status": str(each.status)}, waiting_mail=waiting))
+        host = reading.host_of(each.name)
+        seen = {
+            "status": str(each.status),
+            "pid": host.pid if host is not None else None,
+            "answers": host.answers if host is not None else None,
+            "waiting_mail": len(reading.mail_of(each.name)),
+        }
+        known = {name: getattr(each, name) for name in shapes.MemberRow.model_fields if name not in seen}
+        rows.append(shapes.MemberRow(**known | seen))
     return shapes.TeamView(
         team=reading.name,
         sandbox=places.SANDBOX,
         goal=reading.goal,
         ended=ended if isinstance(ended := reading.record.get("ended"), dict) else None,
-        running=shapes.Running(**running) if running else None,
+        running=shapes.Running(**running, answers=lead.answers if lead is not None else None) if running else None,
         members=rows,
         tokens=tokens.total,
         usd=usd,

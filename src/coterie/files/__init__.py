@@ -16,7 +16,19 @@ nobody waits for a disk that is not theirs, and nothing is acknowledged early. N
 
 from __future__ import annotations
 
-from coterie.files.locks import Held, Hold, LockTimeout, held, hold, living_holder, locked, read_info
+from coterie.files.answers import answer_to, port_in, who_answers
+from coterie.files.locks import (
+    Held,
+    Hold,
+    LockTimeout,
+    drop_lock,
+    held,
+    hold,
+    holder,
+    living_holder,
+    locked,
+    read_info,
+)
 from coterie.files.names import RESERVED, check_name, clean, counted, now, process_mark, token
 from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json
 from coterie.files.room import shortage
@@ -46,21 +58,25 @@ __all__ = [
     "Hold",
     "LockTimeout",
     "Unreadable",
+    "answer_to",
     "append",
     "check_name",
     "clean",
     "counted",
     "decode",
     "deliver",
+    "drop_lock",
     "encode",
     "expect_regular",
     "held",
     "hold",
+    "holder",
     "living_holder",
     "locked",
     "make_folder",
     "move",
     "now",
+    "port_in",
     "process_mark",
     "promise",
     "read_bytes",
@@ -75,6 +91,7 @@ __all__ = [
     "temp_owner",
     "token",
     "truncate",
+    "who_answers",
     "write_bytes",
     "write_copy",
     "write_json",

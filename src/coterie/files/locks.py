@@ -16,11 +16,15 @@ import filelock
 from coterie.errors import CoterieError
 from coterie.files.names import process_mark
 from coterie.files.records import Unreadable, encode, read_json
-from coterie.files.writing import pending, put, sync_folder
+from coterie.files.writing import pending, put, remove, sync_folder
 
 
 class LockTimeout(CoterieError):
-    """A lock was not free in time."""
+    """A lock was not free in time. `pid`: of the process that holds it, where that is known."""
+
+    def __init__(self, message: str | None = None, pid: int | None = None) -> None:
+        super().__init__(message)
+        self.pid = pid
 
 
 class Held(CoterieError):
@@ -119,9 +123,9 @@ def locked(path: Path, *, timeout: float = 30.0, cancel: Waits | None = None) ->
                     cancel_check=cancel.is_set if cancel is not None else None,
                 )
             except filelock.Timeout:
-                raise LockTimeout(
-                    f"the lock {path} was not free within {timeout:g} s: another process holds it"
-                ) from None
+                pid = holder(path)
+                who = f"process {pid}" if pid is not None else "another process"
+                raise LockTimeout(f"the lock {path} was not free within {timeout:g} s: {who} holds it", pid) from None
         pending.depth += 1
         try:
             yield
@@ -141,13 +145,13 @@ def locked(path: Path, *, timeout: float = 30.0, cancel: Waits | None = None) ->
 class Hold:
     """A lock that a process keeps for its life. The operating system lets go of it when the process dies."""
 
-    def __init__(self, path: Path, lock: filelock.FileLock) -> None:
+    def __init__(self, path: Path, handle: int) -> None:
         self.path = path
-        self._lock = lock
+        self._handle = handle
 
     def release(self) -> None:
-        """Let go; by the thread that took it."""
-        self._lock.release()
+        """Let go."""
+        os.close(self._handle)
 
 
 def hold(path: Path, info: Mapping[str, Any], *, patience: float = 1.0) -> Hold:
@@ -155,13 +159,29 @@ def hold(path: Path, info: Mapping[str, Any], *, patience: float = 1.0) -> Hold:
 
     patience: seconds, since somebody who asks `held()` has it for an instant.
     """
-    lock = filelock.FileLock(path, fallback_to_soft=False, preserve_lock_file=True, poll_interval=0.02)
+    end = time.monotonic() + patience
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            taken = filelock.lock_descriptor(handle, blocking=False)
+            if taken and _is_at(handle, path):
+                put(path, encode(info), os.O_TRUNC)
+                return Hold(path, handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # somebody has it, or took its file away for that of a dead process just now
+        if time.monotonic() >= end:
+            raise Held(path, read_info(path))
+        time.sleep(0.02)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether the open file is still what lies at `path`."""
     try:
-        lock.acquire(timeout=patience)
-    except filelock.Timeout:
-        raise Held(path, read_info(path)) from None
-    put(path, encode(info), os.O_TRUNC)
-    return Hold(path, lock)
+        return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def held(path: Path) -> bool:
@@ -188,6 +208,37 @@ def living_holder(path: Path) -> dict[str, Any] | None:
         return None
     mark = process_mark(pid)
     return info if mark["start"] is not None and all(info.get(key) == mark[key] for key in mark) else None
+
+
+def drop_lock(path: Path) -> bool:
+    """Remove the lock of a process that is dead; False if a living one has it. Whoever takes it meanwhile sees that."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        if not filelock.lock_descriptor(handle, blocking=False):
+            return False
+        if _is_at(handle, path):
+            remove(path)
+        return True
+    finally:
+        os.close(handle)
+
+
+def holder(path: Path) -> int | None:
+    """The pid of the process that has the lock at `path` now, as the kernel says it; None where it does not."""
+    try:
+        found = path.stat()
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return None
+    place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    for line in lines:
+        words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 08:01:131 0 EOF; with -> after the number, one that waits
+        if len(words) > 5 and words[1] == "FLOCK" and words[5] == place and words[4].isdecimal():
+            return int(words[4]) or None
+    return None
 
 
 def read_info(path: Path) -> dict[str, Any]:

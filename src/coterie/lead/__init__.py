@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from coterie.lead.audit import Fault, audit
 from coterie.lead.ending import spent_by_task
+from coterie.lead.host import Outcome
+from coterie.lead.join import join_team
 from coterie.lead.opening import create_team, find_team, open_team, teams
-from coterie.lead.run import Outcome, owes, run_team
+from coterie.lead.overtake import take_now
+from coterie.lead.run import owes, run_team
 
 __all__ = [
     "Fault",
@@ -13,9 +16,11 @@ __all__ = [
     "audit",
     "create_team",
     "find_team",
+    "join_team",
     "open_team",
     "owes",
     "run_team",
     "spent_by_task",
+    "take_now",
     "teams",
 ]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from coterie import files
 from coterie.taskboard import Evidence
 from coterie.teammates.cancel import Cancel
+from coterie.teammates.commands import ProcessMark
 from coterie.teammates.team import Runtime
 
-__all__ = ["Checks", "Ended"]
+__all__ = ["Checks", "Ended", "marks_of"]
 
 
 class Ended(Exception):
@@ -53,6 +56,7 @@ class Checks:
             owner="queue",
             keep_output=True,
             env=settings.environment,
+            started=lambda mark: files.append(_marks(team.root, team.process), mark.model_dump_json().encode() + b"\n"),
         )
         if done.cancelled:
             raise Ended(done.cancelled)
@@ -78,3 +82,22 @@ class Checks:
         data = files.read_bytes(self._runtime.team.root / "output" / evidence.output, limit=1 << 27)
         text = files.clean(data.decode("utf-8", "replace"), len(data) + 1)
         return text if len(text) <= cap else "…" + text[-cap:]
+
+
+def _marks(root: Path, process: str) -> Path:
+    return root / "processes" / f"{process}.commands"
+
+
+def marks_of(root: Path, process: str) -> list[ProcessMark]:
+    """The checks that a host process has started, ended ones too: no journal of a member names them."""
+    try:
+        lines = files.read_bytes(_marks(root, process), limit=1 << 27).split(b"\n")
+    except (FileNotFoundError, files.Unreadable):
+        return []
+    found = []
+    for line in lines:
+        try:
+            found.append(ProcessMark(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue  # the end of a write that was cut: that command never began
+    return found

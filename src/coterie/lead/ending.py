@@ -54,7 +54,7 @@ class Ending:
             if any(task.status in OPEN for task in team.board.tasks()):
                 raise Refused("a task was created meanwhile: work is still open")
             ended = EndRecord(at=files.now(), exit=exit_code, summary=summary)
-            record.model_copy(update={"ended": ended}).write(team.root)
+            team.record.model_copy(update={"ended": ended}).write(team.root)
         self._runtime.finished.set("finished")
         team.events.say("run", f"finished: {summary}", exit_code=exit_code)
         return exit_code

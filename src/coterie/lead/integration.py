@@ -77,6 +77,9 @@ class Queue:
                         team.events.say("warning", text)
                         self._tell("base-red", text, made_by=f"base/{each.command[:150]}")
             self.busy = False
+        if not self.runtime.stop.wanted.is_set() and not team.record.base_checked:
+            with files.locked(team.root / "lock"):  # for processes that join: this one has its event
+                team.record.model_copy(update={"base_checked": True}).write(team.root)
         self.runtime.claims_open.set()
         team.bell.ring()
 

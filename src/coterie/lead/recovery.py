@@ -8,27 +8,37 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import CoterieError
+from coterie.lead.checks import marks_of
+from coterie.lead.host import forget_process
 from coterie.lead.integration import send_returned
-from coterie.mailbox import Message, send_owed
-from coterie.taskboard import Status
+from coterie.mailbox import Event, Message, send_owed
+from coterie.taskboard import NotCurrent, Status
 from coterie.teammates.commands import ProcessMark, kill_leftovers
 from coterie.teammates.journal import DamagedJournal, Journal, Started, Undelivered, whole_records
-from coterie.teammates.roster import MemberRecord
+from coterie.teammates.roster import MemberRecord, UnknownMember
+from coterie.teammates.roster import Status as MemberStatus
 from coterie.teammates.team import Team
 
-__all__ = ["recover", "release_orphans", "settle_ended"]
+__all__ = ["bury", "dead_processes", "end_commands", "held_process", "recover", "sweep_life"]
 
 _TEMP = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{12})-\d+\.tmp")
 
 
 def recover(team: Team) -> None:
-    """Run every step in its order. The caller holds lead.lock, so no other host moves claims of this team."""
-    _end_leftovers(team)
+    """Run every step in its order. The caller holds lead.lock, so no other host moves claims of this team.
+
+    What a living joined process has in hand (commands, worktree, claim, mail) is left alone.
+    """
+    dead = dead_processes(team)
+    _end_leftovers(team, dead)
     _drop_temp_files(team)
-    _drop_dead_processes(team)
+    for process in dead:
+        bury(team, process)
     members = team.roster.all()
-    team.keeper.heal(sorted({each.name for each in members if each.name != "lead"} | {"lead", "queue"}))
-    release_orphans(team, members)
+    elsewhere = {each.name for each in members if _lives_elsewhere(team, each)}
+    names = {each.name for each in members if each.name != "lead"} | {"lead", "queue"}
+    team.keeper.heal(sorted(names - elsewhere))
+    release_orphans(team)
     _settle_mail(team, members)
 
 
@@ -36,57 +46,146 @@ def _say(team: Team, text: str) -> None:
     team.events.say("repair", text)
 
 
-def _end_leftovers(team: Team) -> None:
+def held_process(team: Team, process: str | None) -> bool:
+    """Whether that host process lives. No proves it dead, whatever became of its pid."""
+    return process is not None and files.held(team.root / "processes" / f"{process}.lock")
+
+
+def dead_processes(team: Team) -> list[str]:
+    """The host processes that are proved dead, and are owed something by whoever runs the team."""
+    locks = {path.stem for path in (team.root / "processes").glob("*.lock") if path.name != "lead.lock"}
+    joined = {each.process for each in team.roster.living() if each.joined and each.process is not None}
+    return sorted(each for each in locks | joined if each != team.process and not held_process(team, each))
+
+
+def _lives_elsewhere(team: Team, member: MemberRecord) -> bool:
+    return member.joined and not member.status.over and held_process(team, member.process)
+
+
+def _end_leftovers(team: Team, dead: list[str]) -> None:
     """Commands of dead hosts that still run."""
+    elsewhere = {each.name for each in team.roster.all() if _lives_elsewhere(team, each)}
     marks: list[ProcessMark] = []
     for path in sorted((team.root / "members").glob("*/journal.jsonl")):
-        records = whole_records(path)[0]
-        marks += [ProcessMark(**record.process) for record in records if isinstance(record, Started) and record.process]
+        if path.parent.name not in elsewhere:
+            marks += _marks_in(path)
+    for process in dead:
+        marks += marks_of(team.root, process)
+    _end(team, marks)
+
+
+def end_commands(team: Team, name: str) -> None:
+    """End what still runs of the commands of a member whose host is dead, or does not answer."""
+    _end(team, _marks_in(team.roster.folder(name) / "journal.jsonl"))
+
+
+def _marks_in(journal: Path) -> list[ProcessMark]:
+    records = whole_records(journal)[0]
+    return [ProcessMark(**record.process) for record in records if isinstance(record, Started) and record.process]
+
+
+def _end(team: Team, marks: list[ProcessMark]) -> None:
     for mark in kill_leftovers(marks, unproved=lambda mark, reason: _say(team, f"{mark.command_id}: {reason}")):
-        _say(team, f"ended what a dead host left running: {mark.command_id} (pid {mark.pid})")
+        _say(team, f"ended what a host left running: {mark.command_id} (pid {mark.pid})")
 
 
-def _drop_temp_files(team: Team) -> None:
-    """Halves of writes. Under the team's lock: who writes there holds it, so what is there now is nobody's any more."""
+def bury(team: Team, process: str) -> None:
+    """What a dead host process leaves behind. Safe to run again: its lock goes last.
+
+    The life of a teammate that joined with it ends: commands first, then its task goes back after a snapshot, its
+    unread mail to the senders. Tasks that it handed in stay in the queue. Of a dead host of the lead nothing is moved.
+    """
+    for record in team.roster.all():
+        if not record.joined or record.process != process:
+            continue
+        end_commands(team, record.name)
+        if not record.status.over:
+            text = f"its host process ({_pid_of(team, process)}) is dead"
+            over = {"status": MemberStatus.FAILED, "reason": text, "task": None, "epoch": None}
+            record = team.roster.update(record.name, record.instance, **over)
+            team.events.say("member", f"failed: {text}", member=record.name, status="failed")
+        team.keeper.heal([record.name])
+        sweep_life(team, record)
+    _end(team, marks_of(team.root, process))
+    _drop_temp_files(team, of=process)
+    forget_process(team.root, process)
+    _say(team, f"the host process {process} is gone")
+
+
+def _pid_of(team: Team, process: str) -> str:
+    return f"pid {files.read_info(team.root / 'processes' / f'{process}.lock').get('pid', 'unknown')}"
+
+
+def sweep_life(team: Team, record: MemberRecord) -> None:
+    """A life that has ended leaves nothing in hand: its task goes back to the board, its mail to the senders.
+
+    The lead hears of one that has failed. Nothing of that life runs any more.
+    """
+    release_orphans(team, only=record.instance)
+    settle_ended(team, record)
+    if record.status is not MemberStatus.FAILED:
+        return
+    with contextlib.suppress(CoterieError):  # the key is that of the member's own word: it is told once
+        team.mail.send(
+            Event(text=f"{record.name} failed: {record.reason}", event="member-failed", wakes=True),
+            sender="runtime",
+            sender_instance=None,
+            to="lead",
+            made_by=f"{record.instance}/failed",
+        )
+
+
+def _drop_temp_files(team: Team, *, of: str | None = None) -> None:
+    """Halves of writes, of one process or of all that are dead.
+
+    Under the team's lock: who writes there holds it, so what is there now is nobody's any more.
+    """
     worktrees = Path(team.record.worktrees_root)  # the file tools write beside the worktrees
     with files.locked(team.root / "lock"):
         for path in sorted([*team.root.rglob(".*.tmp"), *worktrees.glob(".*.tmp")]):
             found = _TEMP.fullmatch(path.name)
-            if found is None or found["token"] == files.token():
+            if found is None or found["token"] == files.token() or of not in (None, found["token"]):
                 continue
-            if not files.held(team.root / "processes" / f"{found['token']}.lock"):
+            if not held_process(team, found["token"]):
                 files.remove(path)
                 _say(team, f"removed the half-written {path}")
 
 
-def _drop_dead_processes(team: Team) -> None:
-    """Locks and ports of host processes that are proved dead."""
-    for lock in sorted((team.root / "processes").glob("*.lock")):
-        if lock.name != "lead.lock" and not files.held(lock):
-            files.remove(lock)
-            files.remove(lock.with_suffix(".port"))
-            _say(team, f"the host process {lock.stem} is gone")
-
-
-def release_orphans(team: Team, members: list[MemberRecord]) -> None:
+def release_orphans(team: Team, *, only: str | None = None) -> None:
     """A task in progress whose owner's life has ended goes back to the board, its work kept.
 
-    The thread of that life, if it was one of this host, has ended.
+    only: of this life. Its thread, if it was one of this host, has ended.
     """
-    living = {each.instance for each in members if not each.status.over}
     for task in team.board.tasks():
         claim = task.claim
-        if task.status is not Status.IN_PROGRESS or claim is None or claim.instance in living:
+        if task.status is not Status.IN_PROGRESS or claim is None or only not in (None, claim.instance):
+            continue
+        if _may_live(team, claim.owner, claim.instance):
             continue
         kept = ""
         with contextlib.suppress(CoterieError):
             snapshot = team.keeper.snapshot(claim.owner, label=f"{task.id}-e{task.epoch}")
             kept = f", snapshot {snapshot.commit}" if snapshot is not None else ""
-        if task.wanted is not None:
-            team.board.carry_out(task.id, task.epoch, by="runtime")
-        else:
-            team.board.release(task.id, task.epoch, by="runtime", reason=f"{claim.instance} is gone{kept}", lost=True)
+        try:
+            if task.wanted is not None:
+                team.board.carry_out(task.id, task.epoch, by="runtime")
+            else:
+                reason = f"{claim.instance} is gone{kept}"
+                team.board.release(task.id, task.epoch, by="runtime", reason=reason, lost=True)
+        except NotCurrent:
+            continue  # a process that joined gave it back itself just now
         _say(team, f"{task.id} goes back to the board: {claim.instance} is gone")
+
+
+def _may_live(team: Team, name: str, instance: str) -> bool:
+    """Whether that life may still go on. Looked at after the claim was read, since who claims has a record before."""
+    try:
+        record = team.roster.get(name)
+    except UnknownMember:
+        return False
+    except CoterieError:
+        return True  # its record cannot be read: that ends no life
+    return record.instance == instance and not record.status.over
 
 
 def _settle_mail(team: Team, members: list[MemberRecord]) -> None:

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from coterie import files
-from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused, UsageError
+from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused
 from coterie.lead.checks import Checks
 from coterie.lead.ending import OPEN, Ending, write_report
+from coterie.lead.host import Outcome, hosting, make_runtime, mark_of_host, real_model, signals
 from coterie.lead.integration import Queue
+from coterie.lead.joined import Joined
 from coterie.lead.lead import Lead
-from coterie.lead.opening import open_team, read_instructions
+from coterie.lead.opening import open_team
 from coterie.lead.pause import RETRY, Pause
-from coterie.lead.recovery import recover, release_orphans, settle_ended
+from coterie.lead.recovery import recover, sweep_life
 from coterie.lead.stall import Stall
-from coterie.mailbox import Event as Told
 from coterie.mailbox import Request, RequestStatus, Standing, send_owed, unsound
 from coterie.taskboard import Status as TaskStatus
-from coterie.teammates.commands import Commands
 from coterie.teammates.events import Event
 from coterie.teammates.member import Member
 from coterie.teammates.model import Model
 from coterie.teammates.roster import MemberRecord, Status
-from coterie.teammates.sandbox import NoSandbox, hide_process
 from coterie.teammates.settings import TeamSettings
-from coterie.teammates.team import Runtime, Team, TeamRecord
+from coterie.teammates.team import Team, TeamRecord
 from coterie.teammates.teammate import Teammate
 from coterie.worktrees import find_repository, refuse_foreign_state, uncommitted
 
@@ -40,14 +34,6 @@ __all__ = ["Outcome", "Run", "owes", "run_team"]
 
 TICK = 0.5  # seconds between two looks where nothing rang
 SWEEP = 1.0  # seconds between two looks at the board's files, however often it rings
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: the exit code of the command line, and a sentence."""
-
-    exit_code: int
-    summary: str
 
 
 def run_team(
@@ -73,29 +59,24 @@ def run_team(
         return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")
     if model is None and not api_key:
         raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
-    chosen = model or _real_model(settings, api_key)
-    process = files.token()
-    info: dict[str, Any] = {"schema": 1, "process": process, "started": files.now(), **files.process_mark(os.getpid())}
-    processes = files.make_folder(root / "processes")
+    chosen = model or real_model(settings, api_key)
     try:
-        lead_hold = files.hold(processes / "lead.lock", info)
+        lead_hold = files.hold(files.make_folder(root / "processes") / "lead.lock", mark_of_host())
     except files.Held as error:
         raise AlreadyRunning(
             f"the team {record.team} is run by pid {error.info.get('pid')} since {error.info.get('started')}: "
             "steer it with `coterie say`, stop it with `coterie stop`"
         ) from None
-    host_hold = files.hold(processes / f"{process}.lock", info)
     try:
-        TeamRecord.read(root).model_copy(update={"settings": settings}).write(root)
-        team = open_team(root, process=process)
-        if _open_tasks(team):
-            team.record.model_copy(update={"ended": None}).write(root)  # created or retried after the end
-        team.events.watch(watch)
-        with team.bell.open():
-            return Run(team, settings, chosen, interactive=interactive).go()
+        with hosting(root) as process:
+            TeamRecord.read(root).model_copy(update={"settings": settings}).write(root)
+            team = open_team(root, process=process)
+            if _open_tasks(team):
+                team.record.model_copy(update={"ended": None}).write(root)  # created or retried after the end
+            team.events.watch(watch)
+            with team.bell:
+                return Run(team, settings, chosen, interactive=interactive).go()
     finally:
-        host_hold.release()
-        files.remove(processes / f"{process}.lock")
         lead_hold.release()
 
 
@@ -116,57 +97,27 @@ def _open_tasks(team: Team) -> bool:
     return any(task.status in OPEN for task in team.board.tasks())
 
 
-def _real_model(settings: TeamSettings, api_key: str | None) -> Model:
-    from coterie.teammates.anthropic_model import AnthropicModel
-    from coterie.teammates.limits import Limiter
-
-    hide_process()  # a command must not read the key from our environment
-    assert api_key is not None
-    model = AnthropicModel(
-        api_key=api_key,
-        base_url=settings.base_url,
-        team_size=settings.teammates + 1,
-        limiter=Limiter(),
-        fallback_model=settings.fallback_model,
-    )
-    for name in filter(None, (settings.model, settings.fallback_model)):
-        if settings.max_usd is not None and not model.knows_price(name):
-            raise UsageError(f"the price of {name} is not known, so --max-usd cannot be kept: use --max-tokens")
-    return model
-
-
 class Run:
     """One run, from the first look at what is there to the report."""
 
     def __init__(self, team: Team, settings: TeamSettings, model: Model, *, interactive: bool) -> None:
         self.team = team
-        commands = Commands(
-            team.root / "output",
-            sandbox=NoSandbox(),
-            ceiling=[Path(team.record.worktrees_root)],
-            report=lambda text: team.events.say("warning", text),
-        )
-        self.runtime = Runtime(
-            team=team,
-            settings=settings,
-            model=model,
-            commands=commands,
-            instructions=read_instructions(team.repository.root),
-        )
+        self.runtime = make_runtime(team, settings, model)
         self.checks = Checks(self.runtime)
         self.ending = Ending(self.runtime, self.checks)
         self.queue = Queue(self.runtime, self.checks)
         self.members: dict[str, Member] = {}
+        self.joined = Joined(self.runtime)
         self._swept: set[str] = set()  # lives whose thread has ended, and what they held was looked after
         self._settled: set[tuple[str, int, Standing]] = set()  # requests whose mail is sent, as they stood
         self.pause = Pause(self.runtime, interactive=interactive)
         self._sweep_due = 0.0  # monotonic
-        self.stall = Stall(self.runtime, self.queue, self.members, interactive=interactive)
+        self.stall = Stall(self.runtime, self.queue, self.members, self.joined, interactive=interactive)
 
     def go(self) -> Outcome:
         """Recover, run, stop, report."""
         team = self.team
-        with _signals(self.runtime), self.runtime.commands:
+        with signals(self.runtime), self.runtime.commands, self.joined:
             team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
             team.events.say("warning", self.runtime.commands.sandbox.detail)
             if left := uncommitted(team.repository, team.record.base.branch):
@@ -200,8 +151,9 @@ class Run:
                 seen = self.team.bell.count()
                 try:
                     self.sweep()
+                    self.joined.look()
                     self.start_members()
-                    if finished.is_set() and not any(each.thread.is_alive() for each in self.members.values()):
+                    if finished.is_set() and not self.remaining():
                         return
                     self.look()
                     self.stall.look(seen)
@@ -215,9 +167,15 @@ class Run:
             for each in unhook:
                 each()
 
+    def remaining(self) -> bool:
+        """Whether somebody still has a life to end: here, or in a joined process that answers."""
+        return self.joined.remaining() or any(each.thread.is_alive() for each in self.members.values())
+
     def start_members(self) -> None:
-        """A thread for every living member that has none."""
+        """A thread for every living member of this host that has none."""
         for record in self.team.roster.living():
+            if record.joined:
+                continue
             running = self.members.get(record.name)
             if running is not None and running.thread.is_alive():
                 continue  # two lives of a name never write its journal at once
@@ -247,16 +205,7 @@ class Run:
             record = team.roster.update(record.name, instance, status=Status.FAILED, reason="see the events")
         if record.status is Status.FAILED:
             self.runtime.commands.stop_all(instance)
-            release_orphans(team, team.roster.all())
-            settle_ended(team, record)
-            with contextlib.suppress(CoterieError):  # the key is that of the member's own word: it is told once
-                team.mail.send(
-                    Told(text=f"{record.name} failed: {record.reason}", event="member-failed", wakes=True),
-                    sender="runtime",
-                    sender_instance=None,
-                    to="lead",
-                    made_by=f"{instance}/failed",
-                )
+            sweep_life(team, record)
 
     def _member(self, record: MemberRecord) -> Member:
         if record.name == "lead":
@@ -332,8 +281,10 @@ class Run:
     def wind_down(self) -> None:
         """Wait until every thread has come to its boundary; a model call that runs is finished and journaled."""
         self.team.bell.ring()
-        if not self.runtime.finished.is_set() and not self.runtime.stop.wanted.is_set():
-            self.runtime.stop("the run ends", 7)
+        if not self.runtime.finished.is_set():
+            if not self.runtime.stop.wanted.is_set():
+                self.runtime.stop("the run ends", 7)
+            self.joined.stop()
         for member in list(self.members.values()):
             while member.thread.is_alive():
                 member.thread.join(0.5)
@@ -360,25 +311,3 @@ class Run:
             summary += f" (the report could not be written: {error.strerror})"
             team.events.show({"at": files.now(), "kind": "end", "text": summary, "exit_code": code})
         return Outcome(code, summary)
-
-
-@contextlib.contextmanager
-def _signals(runtime: Runtime) -> Iterator[None]:
-    """Once: stop in order, model calls dropped. Twice: at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    codes = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-
-    def caught(number: int, frame: object) -> None:
-        code = codes[signal.Signals(number)]
-        if runtime.stop.wanted.is_set():
-            os._exit(code)  # the spawner ends the commands; what is on disk is whole at every instant
-        runtime.stop(f"interrupted by {signal.Signals(number).name}", code, drop_calls=True)
-
-    before = {number: signal.signal(number, caught) for number in codes}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

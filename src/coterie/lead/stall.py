@@ -10,6 +10,7 @@ from coterie.errors import CoterieError, Refused
 from coterie.lead.checks import Ended
 from coterie.lead.ending import OPEN, Ending, exit_code_of
 from coterie.lead.integration import Queue
+from coterie.lead.joined import Joined
 from coterie.lead.lead import wakes
 from coterie.mailbox import Event, RequestKind, Standing
 from coterie.taskboard import Status as TaskStatus
@@ -26,10 +27,13 @@ SETTLED = 0.6  # seconds without a ring before a stall is believed
 class Stall:
     """Looks whether the run is stalled: wakes the lead once per state of the board, then ends the run."""
 
-    def __init__(self, runtime: Runtime, queue: Queue, members: dict[str, Member], *, interactive: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, queue: Queue, members: dict[str, Member], joined: Joined, *, interactive: bool
+    ) -> None:
         self._runtime = runtime
         self._queue = queue
         self._members = members
+        self._joined = joined
         self._interactive = interactive
         self._seen: tuple[int, float] = (-1, 0.0)  # the last ring, and when it was first seen
         self._told: str | None = None
@@ -52,12 +56,12 @@ class Stall:
 
     def _nothing_moves(self) -> bool:
         team = self._runtime.team
-        living = team.roster.living()
+        living = [each for each in team.roster.living() if not self._joined.hung(each)]
         if self._queue.busy or not self._runtime.claims_open.is_set():
             return False
         if any(each.status in (Status.STARTING, Status.WORKING, Status.STOPPING) for each in living):
             return False
-        if {each.name for each in living} - set(self._members) or any(
+        if {each.name for each in living if not each.joined} - set(self._members) or any(
             not member.thread.is_alive() for member in self._members.values() if not member.over
         ):
             return False
@@ -124,7 +128,9 @@ class Stall:
         mates = [each for each in team.roster.all() if each.name != "lead"]
         if open_rows and not any(not each.status.over for each in mates):
             lines.append("No teammate lives: spawn one.")
-        lines += [f"- {each.name} is {each.status}: {each.reason}" for each in mates]
+        for each in mates:
+            hung = "; its host process answers nothing: release_task takes its task" if self._joined.hung(each) else ""
+            lines.append(f"- {each.name} is {each.status}: {each.reason}{hung}")
         for request in team.requests.all():
             if request.open:
                 lines.append(f"- {request.id} ({request.kind} of {request.sender}) waits for {request.to}")

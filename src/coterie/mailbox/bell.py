@@ -3,6 +3,8 @@
 A ring carries no news, only that there may be some; nothing is believed from it. Within a process it is a counter
 under a condition. Between processes it is one datagram on the loopback interface, to the port that stands in
 `processes/<id>.port`. Datagrams may be lost and ports may be stale: the timeout of `wait` is the net under both.
+
+A host can also be asked whether it still answers (`files.who_answers`). Its bell does as long as the process runs.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Bell:
         self._thread: threading.Thread | None = None
 
     def open(self) -> Bell:
-        """Begin to listen to other processes. Until then, and without it, only this process is heard."""
+        """Begin to listen to other processes. Until then, and without it, only this process is heard. Twice is once."""
+        if self._socket is not None:
+            return self
         listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             listener.bind((_HERE, 0))
@@ -100,11 +104,15 @@ class Bell:
     def _listen(self, listener: socket.socket) -> None:
         while not self._closed.is_set():
             try:
-                listener.recv(16)
+                said, sender = listener.recvfrom(64)
             except OSError:
                 self._closed.wait(0.05)
                 continue
-            self.ring_here()
+            if (answer := files.answer_to(said)) is not None:
+                with contextlib.suppress(OSError):
+                    listener.sendto(answer, sender)
+            else:
+                self.ring_here()
 
 
 def ring_others(processes: Path, *, but: Path | None = None) -> None:
@@ -114,11 +122,7 @@ def ring_others(processes: Path, *, but: Path | None = None) -> None:
     except OSError:
         return
     for path in ports:
-        try:
-            port = files.read_json(path, limit=4096).get("port")
-        except (files.Unreadable, OSError):
-            continue
-        if type(port) is int and 0 < port < 65536:
+        if (port := files.port_in(path)) is not None:
             _knock(port)
 
 

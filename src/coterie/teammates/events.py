@@ -22,6 +22,7 @@ class Events:
         self._path = path
         self._guard = threading.Lock()
         self._watchers: list[Callable[[Event], None]] = []
+        self.outside = False  # whether another process than the one that runs the team says all of this
 
     def watch(self, watcher: Callable[[Event], None]) -> None:
         """Call `watcher` with every event from now on, one at a time, in the thread that says it."""
@@ -30,6 +31,8 @@ class Events:
     def say(self, kind: str, text: str, **fields: Any) -> None:
         """One event: `at, kind, text` and what else is known (member, task, request …)."""
         event: Event = {"at": files.now(), "kind": kind, "text": text, **fields}
+        if self.outside:
+            event["outside"] = True
         with self._guard:
             self._keep(event)
             self._hand_out(event)

@@ -79,6 +79,7 @@ class MemberRecord(BaseModel):
     tokens: Tokens = Tokens()
     usd: float | None = Field(default=0.0, description="dollars; null where a model's price is not known")
     process: str | None = Field(default=None, description="id of the host process")
+    joined: bool = Field(default=False, description="it has a host process of its own, and its life ends with that")
     made_by: str | None = None
 
     @property
@@ -170,10 +171,12 @@ class Roster:
         role: str | None = None,
         prompt: str = "",
         most: int | None = None,
+        joined: str | None = None,
         made_by: str | None = None,
     ) -> MemberRecord:
         """Start the next life of `name`. Refused while it lives, or when `most` teammates live already.
 
+        joined: the id of the host process that runs this life and no other; without it, the lead's host does.
         A repeated `made_by` returns the life that was made the first time.
         """
         files.check_name(name, reserved=name == "lead")
@@ -198,6 +201,8 @@ class Roster:
                 model=model,
                 prompt=prompt,
                 since=files.now(),
+                process=joined,
+                joined=joined is not None,
                 made_by=made_by,
             )
             for each in ("tmp", "new", "cur"):

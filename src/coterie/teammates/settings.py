@@ -48,6 +48,12 @@ class TeamSettings(BaseModel):
     check_timeout: Seconds = Field(default=600.0, description="Seconds for one check.")
     shutdown_timeout: Seconds = Field(default=60.0, description="Seconds until a shutdown is forced.")
     stall_timeout: Seconds = Field(default=1800.0, description="Seconds a stalled run waits for decisions.")
+    hung_after: Seconds = Field(
+        default=60.0, description="Seconds without an answer after which a host process counts as hung."
+    )
+    orphan_timeout: Seconds = Field(
+        default=600.0, description="Seconds that a joined teammate waits for a lost lead's host to come back."
+    )
     worktrees_root: str | None = Field(
         default=None, description="Where worktrees lie; default: the user's state folder."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from coterie import files
-from coterie.errors import NewerSchema, UsageError
+from coterie.errors import CoterieError, NewerSchema, UsageError
 from coterie.mailbox import Bell, Mailbox, Requests
 from coterie.taskboard import Board
 from coterie.teammates.cancel import Cancel
@@ -55,6 +56,7 @@ class TeamRecord(BaseModel):
     settings: TeamSettings
     worktrees_root: str
     created_at: str
+    base_checked: bool = Field(default=False, description="the checks were run on the base: tasks may be claimed")
     ended: Ending | None = None
 
     def write(self, root: Path) -> None:
@@ -128,7 +130,12 @@ class Runtime:
     stop: Stop = field(default_factory=Stop)
     finished: Cancel = field(default_factory=Cancel)  # the goal is reached or given up: every life ends
     claims_open: threading.Event = field(default_factory=threading.Event)  # set once the base has been checked
+    hold_claims: Callable[[], str] = lambda: ""  # why nothing may be claimed now all the same; empty: it may
     instructions: str = ""  # AGENTS.md or CLAUDE.md of the repository
+
+    def why_no_claims(self) -> str:
+        """Why no task may be claimed now; empty if one may."""
+        return self.hold_claims() if self.claims_open.is_set() else "waits until the base is checked"
 
     def spent(self) -> tuple[Tokens, float | None]:
         """Tokens and dollars of all members in all lives; dollars None where a price is not known."""
@@ -143,13 +150,17 @@ class Runtime:
     def over_budget(self) -> str | None:
         """What budget is used up, in words; None while there is room for another call."""
         tokens, usd = self.spent()
-        most: Any = self.settings.max_usd
+        try:
+            budgets = self.team.record.settings  # a resume may have changed them while a joined process lives on
+        except CoterieError:
+            budgets = self.settings
+        most: Any = budgets.max_usd
         if most is not None and usd is None:
             return (
                 f"the price of a model in use is not known, so the budget of ${most:g} cannot be kept: use max_tokens"
             )
         if most is not None and usd is not None and usd >= most:
             return f"the budget of ${most:g} is used up (${usd:.4f} spent)"
-        if self.settings.max_tokens is not None and tokens.total >= self.settings.max_tokens:
-            return f"the budget of {self.settings.max_tokens} tokens is used up ({tokens.total} spent)"
+        if budgets.max_tokens is not None and tokens.total >= budgets.max_tokens:
+            return f"the budget of {budgets.max_tokens} tokens is used up ({tokens.total} spent)"
         return None

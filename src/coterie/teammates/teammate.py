@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import ClassVar, Literal
 
 from coterie.errors import CoterieError, Refused
 from coterie.mailbox import Request, RequestKind, RequestStatus, send_owed
-from coterie.taskboard import Assignment, Task
+from coterie.taskboard import Assignment, NotCurrent, Task
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.gate import Holding, PlanState
 from coterie.teammates.journal import Opened
@@ -95,8 +96,8 @@ class Teammate(Member):
         if self.record.task is not None:
             self.team.keeper.close(self.name)
             self.update(task=None, epoch=None)
-        if not self.runtime.claims_open.is_set():
-            self.rest("waits until the base is checked")
+        if why := self.runtime.why_no_claims():
+            self.rest(why)
             return False
         task = self.team.board.claim(owner=self.name, instance=self.instance, role=self.record.role)
         if task is None:
@@ -114,7 +115,7 @@ class Teammate(Member):
         return anew and middle
 
     def rest(self, reason: str) -> None:
-        if self.record.status is not Status.IDLE:
+        if (self.record.status, self.record.reason) != (Status.IDLE, reason):
             self.status(Status.IDLE, reason)
 
     def bind(self, task: Task) -> None:
@@ -129,9 +130,8 @@ class Teammate(Member):
             None,
         )
         opened = self.team.keeper.open(self.name, task=task.id, epoch=task.epoch, base=tip, carry=carry)
-        self.team.board.bind(
-            task.id, task.epoch, Assignment(worktree=str(opened.path), branch=opened.branch, base=opened.base)
-        )
+        bound = Assignment(worktree=str(opened.path), branch=opened.branch, base=opened.base)
+        self.team.board.bind(task.id, task.epoch, bound)
         self.update(task=task.id, epoch=task.epoch, worktree=str(opened.path))
 
     def take_mail(self, here: bool) -> None:
@@ -281,8 +281,9 @@ class Teammate(Member):
         """Somebody wants the task: snapshot, then make the move that is wanted."""
         assert task.wanted is not None
         self.let_go(task)
-        self.team.board.carry_out(task.id, task.epoch, by=self.name)
-        self.say("task", f"{task.id} is taken back: {task.wanted.reason}", task=task.id)
+        with contextlib.suppress(NotCurrent):  # this host did not answer, and somebody else made the move
+            self.team.board.carry_out(task.id, task.epoch, by=self.name)
+            self.say("task", f"{task.id} is taken back: {task.wanted.reason}", task=task.id)
         self.team.keeper.close(self.name)
         self.update(task=None, epoch=None)
         self.halt.clear()
