@@ -127,7 +127,7 @@ def test_who_cannot_join_is_told_why(repository: Path, ground: Ground, tmp_path:
                 refused("cleo", 1, "cleo#1", "on the team already")
                 with started(repository, env, "join", "--name", "dan") as other:
                     ground.joined("dan")
-                    refused("eve", 1, "2 of at most 2")
+                    refused("eve", 1, "2 teammates of at most 2")
                     other.send_signal(signal.SIGINT)
                     assert "dan#1 has left" in said(other) and other.returncode == 130
                 held.go_on.set()
