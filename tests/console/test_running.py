@@ -56,7 +56,7 @@ def script(request: dict[str, Any]) -> Reply:
         if "task-completed" in told or "No task is open" in told:
             return act("finish", summary="two is there")
         return Reply(content=(text("waiting"),))
-    if "submit_plan" not in done:
+    if done.count("submit_plan") <= told.count("decision: rejected"):
         return act("submit_plan", plan="1. write two.txt\n2. look\n3. hand in\n4. rest\n5. sleep")
     if "write_file" not in done:
         return act("write_file", path="two.txt", content="two\n")
