@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coterie.worktrees import Unmergeable
-from coterie.worktrees.joining import conflict_marks, join, joined, joined_ref
+from coterie.worktrees.joining import conflict_marks, join, joined, joined_ref, joining
 
 from .conftest import Bench, git, listed, tree, write
 
@@ -131,11 +131,10 @@ def test_a_merge_that_was_killed_is_gone_on_with_and_not_done_twice(bench: Bench
     assert bench.merge_in() == ["two.txt"]
     after = tree(path)
     git_ = bench.keeper.git
-    done, begun = joined_ref("main", "T1", 1), joined_ref("main", "T1", 1, "joining")
+    done = joined_ref("main", "T1", 1)
     record = git_.resolve(done)
     assert record is not None
-    git_.update_ref(begun, record, "")
-    git_.delete_ref(done, record)
+    git_.run("update-ref", "-d", done, record)
     if files != "all":  # as the kill found them, index and all
         where = bench.keeper.where("ada")
         assert where is not None
@@ -151,7 +150,8 @@ def test_a_merge_that_was_killed_is_gone_on_with_and_not_done_twice(bench: Bench
     bench.keeper.heal(["ada"])
     assert bench.keeper.needs_merge("ada", tip)
     assert bench.merge_in() == ["two.txt"]
-    assert tree(path) == after and git_.resolve(begun) is None and not bench.keeper.needs_merge("ada", tip)
+    assert tree(path) == after and not bench.keeper.needs_merge("ada", tip)
+    assert joining(git_, team="main", task="T1", epoch=1) is None
 
 
 def test_a_killed_merge_is_finished_before_a_later_tip_is_merged(bench: Bench) -> None:
@@ -161,8 +161,7 @@ def test_a_killed_merge_is_finished_before_a_later_tip_is_merged(bench: Bench) -
     bench.merge_in()
     record = bench.keeper.git.resolve(joined_ref("main", "T1", 1))
     assert record is not None
-    bench.keeper.git.update_ref(joined_ref("main", "T1", 1, "joining"), record, "")
-    bench.keeper.git.delete_ref(joined_ref("main", "T1", 1), record)
+    bench.keeper.git.run("update-ref", "-d", joined_ref("main", "T1", 1), record)
     tip = bench.land_on_tip("T8", other__txt="o\n")
     assert bench.merge_in() == ["two.txt"]
     text = (path / "two.txt").read_text()

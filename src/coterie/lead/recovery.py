@@ -15,9 +15,11 @@ from coterie.mailbox import Event, Message, send_owed
 from coterie.taskboard import NotCurrent, Status
 from coterie.teammates.commands import ProcessMark, kill_leftovers
 from coterie.teammates.journal import DamagedJournal, Journal, Started, Undelivered, whole_records
+from coterie.teammates.processes import boot_id
 from coterie.teammates.roster import MemberRecord, UnknownMember
 from coterie.teammates.roster import Status as MemberStatus
 from coterie.teammates.team import Team
+from coterie.worktrees import git_command
 
 __all__ = ["bury", "dead_processes", "end_commands", "held_process", "recover", "sweep_life"]
 
@@ -37,7 +39,9 @@ def recover(team: Team) -> None:
     members = team.roster.all()
     elsewhere = {each.name for each in members if _lives_elsewhere(team, each)}
     names = {each.name for each in members if each.name != "lead"} | {"lead", "queue"}
-    team.keeper.heal(sorted(names - elsewhere))
+    others = (path.stem for path in (team.root / "processes").glob("*.lock") if path.name != "lead.lock")
+    alone = not any(held_process(team, each) for each in others if each != team.process)
+    team.keeper.heal(sorted(names - elsewhere), alone=alone)
     release_orphans(team)
     _settle_mail(team, members)
 
@@ -86,15 +90,18 @@ def _marks_in(journal: Path) -> list[ProcessMark]:
 
 def _end(team: Team, marks: list[ProcessMark]) -> None:
     for mark in kill_leftovers(marks, unproved=lambda mark, reason: _say(team, f"{mark.command_id}: {reason}")):
-        _say(team, f"ended what a host left running: {mark.command_id} (pid {mark.pid})")
+        which = f" (pid {mark.pid})" if mark.pid > 0 else ""
+        _say(team, f"ended what a host left running: {mark.command_id}{which}")
 
 
 def bury(team: Team, process: str) -> None:
     """What a dead host process leaves behind. Safe to run again: its lock goes last.
 
-    The life of a teammate that joined with it ends: commands first, then its task goes back after a snapshot, its
-    unread mail to the senders. Tasks that it handed in stay in the queue. Of a dead host of the lead nothing is moved.
+    Its git ends first. The life of a teammate that joined with it ends: commands first, then its task goes back after a
+    snapshot, its unread mail to the senders. Tasks that it handed in stay in the queue. Of a dead host of the lead
+    nothing is moved.
     """
+    _end(team, [ProcessMark(command_id=git_command(process), pid=-1, start=0, boot=boot_id())])
     for record in team.roster.all():
         if not record.joined or record.process != process:
             continue
@@ -104,7 +111,7 @@ def bury(team: Team, process: str) -> None:
             over = {"status": MemberStatus.FAILED, "reason": text, "task": None, "epoch": None}
             record = team.roster.update(record.name, record.instance, **over)
             team.events.say("member", f"failed: {text}", member=record.name, status="failed")
-        team.keeper.heal([record.name])
+        team.keeper.heal([record.name], alone=False)
         sweep_life(team, record)
     _end(team, marks_of(team.root, process))
     _drop_temp_files(team, of=process)

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from coterie import files
 from coterie.errors import CoterieError, EnvironmentFault, UsageError
 
-__all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository", "leads_to", "place_of"]
+__all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository", "git_command", "leads_to", "place_of"]
 
 MINIMUM = (2, 38)  # merge-tree --write-tree
 ZERO = ""  # as the old value of a ref: it must not exist (in SHA-1 and SHA-256 repositories alike)
@@ -200,13 +200,14 @@ class Git:
         """Move a ref by compare-and-swap. `old`: what it must be now, ZERO for a ref that must not exist."""
         self.run("update-ref", "--create-reflog", ref, new, old)
 
-    def delete_ref(self, ref: str, old: str) -> None:
-        """Delete a ref that still is `old`."""
-        self.run("update-ref", "-d", ref, old)
-
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Whether `newer` has all of `older`."""
         return self.call("merge-base", "--is-ancestor", older, newer, ok=(0, 1))[0] == 0
+
+
+def git_command(process: str) -> str:
+    """The id that the git commands of a host process carry in their environment."""
+    return f"git-{process}"
 
 
 def _execute(
@@ -222,6 +223,7 @@ def _execute(
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     variables |= {
         "LC_ALL": "C",
+        "COTERIE_COMMAND": git_command(files.token()),  # so that recovery finds what outlives its host
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_PAGER": "cat",

@@ -1,8 +1,9 @@
 """Merging a commit into the files of a worktree, without a commit: conflicts become marks in the files.
 
 The outcome is written down first, as a commit under refs/coterie/<team>/joining/…: its tree is what the files become,
-its second parent what was merged, its message the files in conflict. When the files are there, the ref is renamed to
-…/joined/…; a kill in between is gone on with, never merged a second time.
+its second parent what was merged, its message the files in conflict. When the files are there, …/joined/… gets the same
+commit; a kill in between is gone on with, never merged a second time. No ref is ever deleted: that would take the lock
+on the packed refs, which the person's own git may hold too, and after a kill nobody could tell whose it was.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pydantic import BaseModel, ConfigDict
 from coterie.worktrees.git import ZERO, Git, Where
 from coterie.worktrees.trees import snapshot, tree_of
 
-__all__ = ["Joined", "conflict_marks", "drop", "join", "joined", "joined_ref", "merge_tree", "rejoin", "undone"]
+__all__ = ["Joined", "conflict_marks", "drop", "join", "joined", "joined_ref", "joining", "merge_tree", "rejoin"]
+__all__ += ["undone"]
 
 MARKS = (b"<<<<<<< ", b">>>>>>> ")
 CONFLICT = "conflict: "
@@ -41,11 +43,19 @@ def joined(git: Git, *, team: str, task: str, epoch: int, state: str = "joined")
     """What was merged into the worktree of an assignment last; None if nothing was."""
     ref = joined_ref(team, task, epoch, state)
     code, said = git.call("log", "-1", "--format=%P%n%B", "--end-of-options", ref, "--", ok=(0, 128))
-    if code != 0 or not said:
-        return None
     parents, _, message = said.partition("\n")
+    merged = parents.split(" ")[1:]
+    if code != 0 or not merged:
+        return None
     lines = [line.removeprefix(CONFLICT) for line in message.split("\n") if line.startswith(CONFLICT)]
-    return Joined(commit=parents.split(" ")[1], conflicts=tuple(json.loads(line) for line in lines))
+    return Joined(commit=merged[0], conflicts=tuple(json.loads(line) for line in lines))
+
+
+def joining(git: Git, *, team: str, task: str, epoch: int) -> Joined | None:
+    """What is being merged into the worktree, and the files may have half of; None if nothing is."""
+    refs = (joined_ref(team, task, epoch, state) for state in ("joining", "joined"))
+    begun, done = (git.resolve(ref) for ref in refs)
+    return None if begun == done else joined(git, team=team, task=task, epoch=epoch, state="joining")
 
 
 def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: str) -> Joined:
@@ -55,7 +65,7 @@ def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: st
     """
     done_ref, open_ref = joined_ref(team, task, epoch), joined_ref(team, task, epoch, "joining")
     done = joined(git, team=team, task=task, epoch=epoch)
-    begun = joined(git, team=team, task=task, epoch=epoch, state="joining")
+    begun = joining(git, team=team, task=task, epoch=epoch)
     if begun is not None and begun.commit != commit:
         done = join(git, where, team=team, task=task, epoch=epoch, commit=begun.commit)  # the files may be half there
         begun = None
@@ -83,7 +93,6 @@ def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: st
     for tree in (f"{record}^1", record):
         git.run("read-tree", "--reset", "-u", tree, where=where, timeout=600)
     git.update_ref(done_ref, record, git.resolve(done_ref) or ZERO)
-    git.delete_ref(open_ref, record)
     found = joined(git, team=team, task=task, epoch=epoch)
     assert found is not None
     return found
@@ -98,19 +107,19 @@ def rejoin(git: Git, where: Where, *, team: str, task: str, epoch: int, head: st
     if done is not None and not git.is_ancestor(done.commit, head):
         record = git.run("rev-parse", joined_ref(team, task, epoch))
         git.run("read-tree", "--reset", "-u", record, where=where, timeout=600)
-    begun = joined(git, team=team, task=task, epoch=epoch, state="joining")
+    begun = joining(git, team=team, task=task, epoch=epoch)
     if begun is not None:
         join(git, where, team=team, task=task, epoch=epoch, commit=begun.commit)
 
 
 def drop(git: Git, *, team: str, task: str, epoch: int, keep: str | None = None) -> None:
     """Forget what was merged into the worktree last; keep: the state that it is written down as instead."""
-    ref = joined_ref(team, task, epoch)
-    record = git.run("rev-parse", ref)
-    if keep is not None:
-        other = joined_ref(team, task, epoch, keep)
-        git.update_ref(other, record, git.resolve(other) or ZERO)
-    git.delete_ref(ref, record)
+    record = git.run("rev-parse", joined_ref(team, task, epoch))
+    nothing = git.commit_tree(git.run("rev-parse", f"{record}^{{tree}}"), [], "forgotten")
+    for state, commit in ((keep, record), ("joining", nothing), ("joined", nothing)):
+        if state is not None:
+            ref = joined_ref(team, task, epoch, state)
+            git.update_ref(ref, commit, git.resolve(ref) or ZERO)
 
 
 def undone(git: Git, *, team: str, task: str, epoch: int, tree: str, head: str) -> bool:

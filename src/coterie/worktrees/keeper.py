@@ -17,14 +17,17 @@ from coterie import files
 from coterie.errors import EnvironmentFault, Refused
 from coterie.worktrees.errors import NotBound, Unmergeable
 from coterie.worktrees.git import ZERO, Git, Repository, Where, leads_to
-from coterie.worktrees.joining import Joined, conflict_marks, drop, join, joined, joined_ref, rejoin, undone
+from coterie.worktrees.joining import Joined, conflict_marks, drop, join, joined, joined_ref, joining, rejoin, undone
 from coterie.worktrees.mending import lead_back, mend, mend_index
 from coterie.worktrees.places import branch_of, integration_ref
-from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, holders, reads
+from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, drop_ref_locks, holders, reads
 from coterie.worktrees.survey import Worktree, changed, survey
 from coterie.worktrees.trees import Snapshot, clear_submodules, drop_temporary, hidden, snapshot, tree_of
 
 __all__ = ["Keeper", "Opened"]
+
+
+PATIENCE = 3.0  # seconds: a living git holds a ref's lock for moments
 
 
 class Opened(BaseModel):
@@ -320,7 +323,7 @@ class Keeper:
         looked = (base, ref, *(self._loose(each) for each in (ref, joined_ref(self.team, task, epoch), begun)))
         if self._has.get(name) == looked:
             return False
-        if self.git.resolve(begun) is not None:
+        if joining(self.git, team=self.team, task=task, epoch=epoch) is not None:
             return True
         merged = joined(self.git, team=self.team, task=task, epoch=epoch)
         mine = [self.git.resolve(ref), merged.commit if merged is not None else None]
@@ -358,9 +361,15 @@ class Keeper:
         self._settle(where, commit, ignored_too=True)
         return where.path
 
-    def heal(self, names: Iterable[str]) -> None:
-        """Put right what kills left: only entries of ours, and no other process runs this team."""
+    def heal(self, names: Iterable[str], *, alone: bool = True) -> None:
+        """Put right what kills left: only entries of ours.
+
+        alone: whether no other host is alive that may be moving refs of this team at this moment. The worktrees of
+        `names` are nobody's else.
+        """
         names = tuple(names)
+        for lock in drop_ref_locks(self.git.common_dir, self.team, patience=0.0 if alone else PATIENCE):
+            self._report(f"removed the stale {lock}")
         with files.locked(self._repo_lock):
             for name in names:
                 self._registry.drop_halves(name, self.path(name))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from coterie.worktrees.git import Repository, Where, place_of
 
-__all__ = ["Registry", "checkouts", "drop_locks", "drop_merge_state", "holders", "reads"]
+__all__ = ["Registry", "checkouts", "drop_locks", "drop_merge_state", "drop_ref_locks", "holders", "reads"]
 
 _STATE: tuple[str, ...] = ("AUTO_MERGE", "CHERRY_PICK_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR")
 _STATE += ("REBASE_HEAD", "REVERT_HEAD", "SQUASH_MSG")
@@ -48,22 +49,64 @@ class Registry:
         An entry of ours that leads to another place, where a person moved the worktree, stays. Under the repository's
         lock only.
         """
-        if self.where(path) is not None:
+        where = self.where(path)
+        if where is not None and not _is_unborn(where):
             return
         for metadata in self.entries():
-            leads_to = reads(metadata / "gitdir")
-            ours = _points_at(metadata, path) or reads(metadata / "locked") == self.reason(name)
-            # git adds a number to a name that is taken
+            locked, leads_to = reads(metadata / "locked"), place_of(metadata)
+            ours = _points_at(metadata, path) or locked == self.reason(name)
+            # git adds a number to a name that is taken; a kill may leave its files missing or empty
             named = metadata.name.startswith(name) and metadata.name[len(name) :].strip("0123456789") == ""
-            unborn = named and not any(metadata.iterdir())
-            moved = leads_to and not _points_at(metadata, path) and Path(leads_to).exists()
-            if unborn:
-                metadata.rmdir()
-            elif ours and moved:
-                self._report(f"the worktree of {name} was moved to {Path(leads_to).parent}: it is left alone there")
-            elif ours:
-                shutil.rmtree(metadata)
+            unborn = named and leads_to is None and locked in ("", "initializing")
+            moved = leads_to is not None and not _points_at(metadata, path) and leads_to.exists()
+            if ours and moved:
+                self._report(f"the worktree of {name} was moved to {leads_to}: it is left alone there")
+            elif ours or unborn:
+                _remove(metadata, last=("locked", "gitdir") if _points_at(metadata, path) else ("gitdir", "locked"))
                 self._report(f"removed the half-made or orphaned worktree entry {metadata.name} of {name}")
+
+
+def _is_unborn(where: Where) -> bool:
+    """Whether `git worktree add` was killed before it wrote which commit the worktree is at: there is no work in it."""
+    unborn = not reads(where.metadata / "HEAD").strip("0") and not (where.metadata / "index").exists()
+    return unborn and [each.name for each in where.path.iterdir()] == [".git"]
+
+
+def _remove(metadata: Path, *, last: tuple[str, str]) -> None:
+    """Remove an entry. A kill leaves what it is known by to the last, so that the rest is removed the next time."""
+    rest = [each for each in sorted(metadata.iterdir()) if each.name not in last]
+    for each in (*rest, *(metadata / name for name in last)):
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        else:
+            each.unlink(missing_ok=True)
+    metadata.rmdir()
+
+
+def drop_ref_locks(common_dir: Path, team: str, *, patience: float) -> list[str]:
+    """Remove git's locks on refs of a team's that nobody holds; answers which there were.
+
+    patience: seconds for which a lock has to stay the same first, where somebody may be holding it.
+    """
+    refs = common_dir / "refs"
+    tops = (refs / "heads" / "coterie" / team, refs / "coterie" / team)
+    found = {each: _identity(each) for top in tops for each in top.rglob("*.lock")}
+    end = time.monotonic() + patience
+    while found and time.monotonic() < end:
+        time.sleep(0.05)
+        found = {each: seen for each, seen in found.items() if _identity(each) == seen}
+    for each in found:
+        each.unlink(missing_ok=True)
+    return sorted(str(each.relative_to(common_dir)) for each in found)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file is there; None if there is none."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_ctime_ns)
 
 
 def checkouts(repository: Repository) -> Iterator[Where]:
