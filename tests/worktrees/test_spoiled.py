@@ -13,7 +13,9 @@ import pytest
 
 from coterie.errors import Refused, UsageError
 from coterie.worktrees import Keeper, Unmergeable, find_repository, land, plan_land, prepare, refuse_foreign_state
+from coterie.worktrees.in_hand import work_in_hand
 from coterie.worktrees.joining import joined_ref
+from coterie.worktrees.survey import changed
 
 from .conftest import Bench, git, listed, start, write
 
@@ -239,7 +241,7 @@ def with_submodule(root: Path, tmp_path: Path, make_keeper: Callable[..., Keeper
     return Bench(make_keeper(root), root)
 
 
-@pytest.mark.parametrize("then", ["snapshot", "commit", "close", "open"])
+@pytest.mark.parametrize("then", ["snapshot", "commit", "close", "open", "look", "look at the work"])
 def test_no_git_is_run_in_a_submodule_with_the_settings_a_teammate_gave_it(
     with_submodule: Bench, root: Path, tmp_path: Path, then: str
 ) -> None:
@@ -255,6 +257,8 @@ def test_no_git_is_run_in_a_submodule_with_the_settings_a_teammate_gave_it(
     write(path, "dep/.git/info/attributes", "*.txt filter=evil\n")
     os.utime(write(path, "dep/one.txt", "two\n"), (1, 1))  # as long as it was: only its content can tell
     write(path, "y.txt", "y")
+    where = bench.keeper.where("ada")
+    assert where is not None
     match then:
         case "snapshot":
             bench.keeper.snapshot("ada", label="x")
@@ -264,6 +268,10 @@ def test_no_git_is_run_in_a_submodule_with_the_settings_a_teammate_gave_it(
             bench.keeper.close("ada")
         case "open":
             bench.open(task="T2")
+        case "look":
+            assert changed(bench.keeper.git, where) == ["y.txt"]
+        case "look at the work":
+            work_in_hand(bench.keeper.git, where, branch="coterie/main/T1/e1", base=bench.base)
     assert not mark.exists()
 
 

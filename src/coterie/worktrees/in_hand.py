@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coterie.worktrees.git import Git, Where
 from coterie.worktrees.registry import reads
-from coterie.worktrees.trees import hidden
+from coterie.worktrees.trees import NO_SUBMODULES, hidden
 
 __all__ = ["work_in_hand"]
 
@@ -39,4 +39,5 @@ def work_in_hand(git: Git, where: Where, *, branch: str, base: str) -> str | Non
             blob = git.run("hash-object", "-t", "blob", "--stdin", stdin=b"")
             entries = b"".join(f"100644 {blob}\t".encode() + os.fsencode(each) + b"\0" for each in names)
             git.run("update-index", "-z", "--index-info", where=where, index=index, stdin=entries)
-        return git.run("diff", "--no-ext-diff", "--no-textconv", base, "--", where=where, index=index, timeout=600)
+        flags = ("--no-ext-diff", "--no-textconv", NO_SUBMODULES)
+        return git.run("diff", *flags, base, "--", where=where, index=index, timeout=600)

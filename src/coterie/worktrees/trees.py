@@ -15,9 +15,19 @@ from coterie import files
 from coterie.worktrees.errors import Unmergeable
 from coterie.worktrees.git import ZERO, Git, Where
 
-__all__ = ["Snapshot", "clear_submodules", "drop_temporary", "hidden", "ignored", "snapshot", "tree_of"]
+__all__ = [
+    "NO_SUBMODULES",
+    "Snapshot",
+    "clear_submodules",
+    "drop_temporary",
+    "hidden",
+    "ignored",
+    "snapshot",
+    "tree_of",
+]
 
 GITLINK = "160000"
+NO_SUBMODULES = "--ignore-submodules=dirty"  # git would run in them, with the programs that a teammate named there
 
 
 class Snapshot(BaseModel):
