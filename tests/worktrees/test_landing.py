@@ -252,3 +252,49 @@ def test_the_integration_branch_itself_is_up_to_date(root: Path, bench: Bench) -
     bench.land_on_tip(new__txt="n\n")
     git(root, "switch", "-q", "coterie/main/integration")
     assert plan_land(find_repository(root), "main").kind is LandingKind.UP_TO_DATE
+
+
+def half_written(root: Path, bench: Bench) -> None:
+    """As a kill leaves it while the files are written: one is there, one is cut off, one is gone, the index is old."""
+    path = bench.open("ben", task="T8")
+    write(path, "new.txt", "new and long\n")
+    write(path, "one.txt", "one changed\n")
+    write(path, "deep/er.txt", "deep\n")
+    (path / "sub/three.txt").unlink()
+    head = bench.commit("ben", task="T8")
+    assert head is not None and bench.queue(head, task="T8")
+    repository = find_repository(root)
+    landing = plan_land(repository, "main")
+    index = (root / ".git/index").read_bytes()
+    before = git(root, "rev-parse", "HEAD")
+    land(repository, landing)
+    git(root, "update-ref", "refs/heads/trunk", before)
+    write(root, ".git/index", index)
+    write(root, "one.txt", "one chan")
+    (root / "new.txt").unlink()
+
+
+def test_a_landing_that_was_killed_while_it_wrote_the_files_is_finished(root: Path, bench: Bench) -> None:
+    half_written(root, bench)
+    write(root, ".git/index.lock", "half an index")
+    repository = find_repository(root)
+    with pytest.raises(Refused, match=r"index\.lock"):
+        land(repository, plan_land(repository, "main"), patience=0.0)
+    (root / ".git/index.lock").unlink()
+    land(repository, plan_land(repository, "main"))
+    assert git(root, "status", "--porcelain") == "" and git(root, "rev-parse", "trunk") == bench.keeper.tip()
+    assert (root / "one.txt").read_text() == "one changed\n" and (root / "deep/er.txt").exists()
+    assert not (root / "sub/three.txt").exists() and (root / "new.txt").read_text() == "new and long\n"
+
+
+@pytest.mark.parametrize("name", ["one.txt", "two.txt", "mine.txt", "deep/mine.txt"])
+def test_what_the_person_wrote_after_such_a_kill_is_not_taken_for_the_landing(
+    root: Path, bench: Bench, name: str
+) -> None:
+    half_written(root, bench)
+    write(root, name, "the person's\n")
+    before = everything(root)
+    repository = find_repository(root)
+    with pytest.raises(Refused, match="has changes"):
+        land(repository, plan_land(repository, "main"))
+    assert everything(root) == before

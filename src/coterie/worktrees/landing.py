@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import Refused
-from coterie.worktrees.git import Git, GitError, Repository, Where
+from coterie.worktrees.git import ZERO, Git, GitError, Repository, Where
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.places import integration_ref
 from coterie.worktrees.registry import holders
@@ -37,6 +37,7 @@ class Landing(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: LandingKind
+    mark: str  # the ref that says which landing was begun
     target: str  # full ref name of the branch that gets the work
     old: str
     new: str | None  # the commit that the target becomes; None for a conflict
@@ -53,6 +54,7 @@ def plan_land(repository: Repository, team: str, *, target: str | None = None) -
     """
     git = Git(repository.common_dir)
     target = target or repository.branch
+    mark = f"refs/coterie/{team}/landing"
     if target is None:
         raise Refused("HEAD is detached: switch to the branch that shall get the work")
     tip = git.resolve(integration_ref(team))
@@ -62,15 +64,15 @@ def plan_land(repository: Repository, team: str, *, target: str | None = None) -
     if old is None:
         raise Refused(f"the branch {_short(target)} that gets the work is gone: make it again, then land")
     if target == integration_ref(team) or git.is_ancestor(tip, old):
-        return Landing(kind=LandingKind.UP_TO_DATE, target=target, old=old, new=old)
+        return Landing(mark=mark, kind=LandingKind.UP_TO_DATE, target=target, old=old, new=old)
     _checkout(repository, target)
     if git.is_ancestor(old, tip):
-        return _said(git, Landing(kind=LandingKind.FAST_FORWARD, target=target, old=old, new=tip), tip)
+        return _said(git, Landing(mark=mark, kind=LandingKind.FAST_FORWARD, target=target, old=old, new=tip), tip)
     tree, names, _ = merge_tree(git, old, tip)
     if names:
-        return Landing(kind=LandingKind.CONFLICT, target=target, old=old, new=None, files=names)
+        return Landing(mark=mark, kind=LandingKind.CONFLICT, target=target, old=old, new=None, files=names)
     new = git.commit_tree(tree, [old, tip], f"Merge the work of the team {team}\n")
-    return _said(git, Landing(kind=LandingKind.MERGE, target=target, old=old, new=new), tip)
+    return _said(git, Landing(mark=mark, kind=LandingKind.MERGE, target=target, old=old, new=new), tip)
 
 
 def _checkout(repository: Repository, target: str) -> Where:
@@ -127,6 +129,11 @@ def land(
     if _half_landed(git, where, landing):
         _move(git, where, landing)
         return
+    if _half_written(git, where, landing):
+        _wait_for(where.metadata / "index.lock", patience)
+        git.run("read-tree", "--reset", "-u", landing.new, where=where, timeout=600)
+        _move(git, where, landing)
+        return
     _refuse_changes(git, where)
     if landing.kind is LandingKind.MERGE:
         if (red := check(landing.new)) is not None:
@@ -136,6 +143,9 @@ def land(
     if taken := _in_the_way(git, where, landing.old, landing.new):
         raise Refused(f"ignored files of yours would be overwritten ({taken}): move them away. Nothing was changed")
     _wait_for(where.metadata / "index.lock", patience)
+    tree = git.run("rev-parse", f"{landing.new}^{{tree}}")
+    begun = git.commit_tree(tree, [landing.old], "landing")
+    git.update_ref(landing.mark, begun, git.resolve(landing.mark) or ZERO)
     # two-way: files of the checkout are updated first, refused by git where one would be overwritten
     git.run("read-tree", "-m", "-u", landing.old, landing.new, where=where, timeout=600)
     try:
@@ -175,6 +185,30 @@ def _half_landed(git: Git, where: Where, landing: Landing) -> bool:
         return False  # a commit that changes no file
     _refuse_moved(git, where, landing)
     return all(line[1] == " " for line in _changes(git, where))
+
+
+def _half_written(git: Git, where: Where, landing: Landing) -> bool:
+    """Whether a landing was killed while it wrote the files: the checkout was clean then, and all that differs in it
+    now is what that landing writes, whole or cut off."""
+    assert landing.new is not None
+    tree = git.run("rev-parse", f"{landing.new}^{{tree}}")
+    if git.call("log", "-1", "--format=%T %P", landing.mark, "--", ok=(0, 128))[1] != f"{tree} {landing.old}":
+        return False
+    _refuse_moved(git, where, landing)
+    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all")
+    lines = git.run("status", *flags, "--", ".", ":(exclude).coterie", where=where).split("\0")
+    names = [line[3:] for line in lines if line]
+    return bool(names) and all(_is_written(git, where, landing.new, name) for name in names)
+
+
+def _is_written(git: Git, where: Where, commit: str, name: str) -> bool:
+    """Whether a file is as the commit has it, as far as it goes."""
+    path = where.path / name
+    code, text = git.call("cat-file", "--filters", f"{commit}:{name}", where=where, ok=(0, 128))
+    if code != 0 or not os.path.lexists(path):
+        return not os.path.lexists(path)  # removed, whether that came first or was all
+    found = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+    return os.fsencode(text).startswith(found.removesuffix(b"\n"))
 
 
 def _changes(git: Git, where: Where) -> list[str]:

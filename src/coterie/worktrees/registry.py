@@ -62,7 +62,7 @@ class Registry:
             if ours and moved:
                 self._report(f"the worktree of {name} was moved to {leads_to}: it is left alone there")
             elif ours or unborn:
-                _remove(metadata, last=("locked", "gitdir") if _points_at(metadata, path) else ("gitdir", "locked"))
+                shutil.rmtree(metadata)  # killed in between: what is left is unborn, or still ours
                 self._report(f"removed the half-made or orphaned worktree entry {metadata.name} of {name}")
 
 
@@ -70,17 +70,6 @@ def _is_unborn(where: Where) -> bool:
     """Whether `git worktree add` was killed before it wrote which commit the worktree is at: there is no work in it."""
     unborn = not reads(where.metadata / "HEAD").strip("0") and not (where.metadata / "index").exists()
     return unborn and [each.name for each in where.path.iterdir()] == [".git"]
-
-
-def _remove(metadata: Path, *, last: tuple[str, str]) -> None:
-    """Remove an entry. A kill leaves what it is known by to the last, so that the rest is removed the next time."""
-    rest = [each for each in sorted(metadata.iterdir()) if each.name not in last]
-    for each in (*rest, *(metadata / name for name in last)):
-        if each.is_dir() and not each.is_symlink():
-            shutil.rmtree(each)
-        else:
-            each.unlink(missing_ok=True)
-    metadata.rmdir()
 
 
 def drop_ref_locks(common_dir: Path, team: str, *, patience: float) -> list[str]:
