@@ -204,6 +204,14 @@ def give_back(team: Team) -> None:
     recover(team)
 
 
+def carry_over(team: Team) -> None:
+    """dan gets T4 with the work that ada was parked with merged in."""
+    kept = team.keeper.snapshot("ada", label="T1-e1")
+    assert kept is not None
+    opened = team.keeper.open("dan", task="T4", epoch=1, base=team.keeper.tip(), carry=kept.commit)
+    assert opened.conflicts == ("one.txt",)
+
+
 def read_for_lead(team: Team) -> None:
     path = team.keeper.reader("lead", team.keeper.tip())
     assert (path / "one.txt").read_text() == "cleo\n"
@@ -221,6 +229,7 @@ def merge_into(team: Team) -> None:
 OPERATIONS: dict[str, Callable[[Team], object]] = {
     "a first worktree": lambda team: bind(team, "dan", "T4"),
     "a worktree for the next task": lambda team: bind(team, "eve", "T5"),
+    "a worktree that carries work over": carry_over,
     "snapshot": lambda team: team.keeper.snapshot("ada", label="T1-e1"),
     "submit": lambda team: submit(team, "ada", "T1"),
     "merge into a worktree": merge_into,

@@ -149,6 +149,7 @@ def test_each_half_of_a_worktree_is_made_whole(
         assert not list((root / ".git").rglob("*.lock"))
     opened = keeper.open("ada", task="T1", epoch=1, base=keeper.tip())
     keeper.check("ada", task="T1", epoch=1, path=path, branch="coterie/main/T1/e1")
+    assert opened.snapshot is None, "a half is no work"
     assert opened.path == path and git(path, "status", "--porcelain") == ""
     assert (path / "one.txt").read_text() == "one\n"
     assert strange.exists() and sorted(each.name for each in strange.parent.parent.iterdir()) == ["ada", "somebody"]
