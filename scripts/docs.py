@@ -183,10 +183,9 @@ def _exit_codes() -> list[str]:
         5: "the environment lacks something",
         6: "API key or billing",
         7: "stopped in order and resumable: a budget, limits, or it waits for decisions",
-        129: "the terminal went away (SIGHUP)",
-        130: "interrupted by Ctrl-C",
-        141: "nobody reads the output any more",
-        143: "interrupted by SIGTERM",
+        130: "interrupted by Ctrl-C (SIGINT): stopped in order, or at once by a second one; `coterie resume` goes on",
+        141: "nobody reads the output any more (reading commands; a run goes on without a reader)",
+        143: "the same by SIGTERM, or by SIGHUP: the terminal went away",
     }
     kinds: dict[int, list[str]] = {}
     for name in errors.__all__:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,37 +156,6 @@ def test_a_second_terminal_decides_while_the_run_goes_on_and_the_first_shows_it(
         assert running.wait(45) == 7, seen
     assert "human    rejected R1 (plan of ada for T1, revision 1): not so fast" in seen
     assert "coterie resume --team main" in seen
-
-
-def test_interrupted_once_it_stops_in_order_and_resume_goes_on(repository: Path) -> None:
-    waits = threading.Event()
-
-    def slow(request: dict[str, Any]) -> Reply:
-        reply = script(request)
-        if "/ada#" in request["metadata"]["user_id"] and not waits.is_set():
-            return reply.model_copy(update={"stall": waits})
-        return reply
-
-    with Server(slow) as server:
-        words = [sys.executable, "-m", "coterie", "run", "add two", "--base-url", server.url]
-        env = {**os.environ, "ANTHROPIC_API_KEY": KEY}
-        with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as running:
-            assert running.stdout is not None
-            for line in running.stdout:
-                if "claims T1" in line:
-                    running.send_signal(signal.SIGINT)
-                    break
-            rest = running.stdout.read()
-            assert running.wait(45) == 130, rest
-        waits.set()
-        refused = coterie("run", "something else", ANTHROPIC_API_KEY=KEY)
-        assert refused.returncode == 2 and "resume" in refused.stderr and "--team" in refused.stderr
-        done = coterie("resume", "--output-format", "json", ANTHROPIC_API_KEY=KEY)  # the base URL was the person's
-        assert done.returncode == 0, done.stdout + done.stderr
-        end = shapes.EndView.model_validate_json(done.stdout)  # one object, and nothing else
-    assert (end.exit, end.team, end.tokens > 0) == (0, "main", True)
-    assert end.tasks == shapes.TaskCounts(completed=1, failed=0, cancelled=0, open=0)
-    assert end.integration.commit == git(repository, "rev-parse", "coterie/main/integration").strip()
 
 
 def test_a_key_that_is_refused_stops_the_run_with_6(repository: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import EnvironmentFault, UsageError
-from coterie.worktrees import find_repository, prepare, state_root, uncommitted
+from coterie.worktrees import Git, find_repository, prepare, state_root, uncommitted
 
 from .conftest import git, start, write
 
@@ -222,3 +222,8 @@ def test_no_module_but_git_py_imports_gitpython() -> None:
         check=False,
     )
     assert [Path(each).name for each in found.stdout.split()] == ["git.py"]
+
+
+def test_a_ctrl_c_of_the_terminal_does_not_reach_the_runtimes_own_git(root: Path) -> None:
+    said = Git(root / ".git").run("-c", "alias.where=!cut -d ' ' -f 6 /proc/self/stat", "where")
+    assert said.isdecimal() and int(said) != os.getsid(0)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from coterie.errors import CoterieError
 
@@ -34,8 +35,12 @@ def enter(words: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("COTERIE_TRACEBACK"):
             raise
+        if isinstance(error, OSError):
+            complain(f"{error.filename or 'a file or stream'}: {error.strerror or error}")
+            forget_output()  # maybe it was that; what is in its buffer must not become an error at exit
+            return 5
         complain(f"{type(error).__name__}: {error} (COTERIE_TRACEBACK=1 shows where)")
-        return 5 if isinstance(error, OSError) else 1
+        return 1
 
 
 def exit_code_of(error: CoterieError) -> int:
@@ -79,9 +84,12 @@ def _dispatch(words: Sequence[str]) -> int:
 
 
 def _make_readable() -> None:
-    """Characters that the output's encoding lacks become others instead of an error."""
+    """Characters that the output's encoding lacks become others instead of an error; a closed stream is no stream."""
     from coterie.console.paint import soften
 
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115 - for good
     for stream in (sys.stdout, sys.stderr):
         soften(stream)
 

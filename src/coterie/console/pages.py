@@ -33,7 +33,7 @@ def print_show(paper: Paper, view: shapes.ShowView) -> None:
         reason = f": {one_line(change.reason)}" if change.reason else ""
         line = f"{_clock(change.at)} {moved} by {change.by} (epoch {change.epoch}){reason}"
         paper.prose(line, first="  ", rest="    ")
-    paper.say(f"cost: {count(view.tokens.total)} tokens, {money(view.usd)}")
+    paper.prose(f"cost: {count(view.tokens.total)} tokens, {money(view.usd)}")
 
 
 def _facts(paper: Paper, task: Task, view: shapes.ShowView) -> None:
@@ -73,7 +73,7 @@ def _result(paper: Paper, task: Task) -> None:
     assert result is not None
     where = f" as {result.merged_commit[:12]}" if result.merged_commit else ""
     what = "no change" if result.no_change else f"commit {(result.commit or '')[:12]}"
-    paper.say(f"handed in: {what}{', merged' + where if where else ''}")
+    paper.prose(f"handed in: {what}{', merged' + where if where else ''}")
     paper.block(result.summary)
     for each in result.evidence:
         _evidence(paper, each)
@@ -169,7 +169,7 @@ def print_inbox(paper: Paper, view: shapes.InboxView) -> None:
     if view.waiting_mail:
         paper.prose(f"{counted(view.waiting_mail, 'unread message')}: coterie mail")
     if not view.items and not view.waiting_mail:
-        paper.say("nothing waits for you")
+        paper.prose("nothing waits for you")
 
 
 def print_review(paper: Paper, view: shapes.ReviewView) -> None:

@@ -160,8 +160,9 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "", whole: bo
             size = next(size for size in range(width, 0, -1) if _columns(word[:size]) <= width or size == 1)
             lines.append(word[:size])
             word, line, empty = word[size:], rest, True
-        if not empty and _columns(line) + _columns(word) > width:
-            lines.append(line)
+        room = _columns(word.lstrip()) + _columns(rest) <= width  # on a line of its own
+        if _columns(line) + _columns(word) > width and (not empty or (room and line.strip() and not lines)):
+            lines.append(line.rstrip() if empty else line)
             line, empty = rest, True
         line += word.lstrip() if empty and lines else word
         empty = False

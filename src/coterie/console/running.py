@@ -76,6 +76,7 @@ def join(name: str, *, team: str | None, role: str | None, given: Mapping[str, A
         settings=loaded.settings,
         api_key=loaded.key.value if loaded.key is not None else None,
         watch=_watcher(output),
+        say=_say_at_once,
     )
     view = shapes.JoinView(team=root.name, member=name, exit=outcome.exit_code, summary=outcome.summary)
     try:
@@ -86,7 +87,7 @@ def join(name: str, *, team: str | None, role: str | None, given: Mapping[str, A
             said = {"kind": "end", "at": files.now(), **said} if output == "stream-json" else said
             sys.stdout.write(json.dumps(said, ensure_ascii=False) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         forget_output()
     return outcome.exit_code
 
@@ -104,14 +105,39 @@ def _go(root: Path, loaded: settings.Loaded, key: str, *, unsafe: bool, output: 
     return run_to_end(root, loaded.settings, key, unsafe=unsafe, output=output, asks=asks)
 
 
-def run_to_end(root: Path, in_force: TeamSettings, key: str, *, unsafe: bool, output: str, asks: bool) -> int:
-    """Run the team until it has ended or stops, told in the format that was asked for; answers its exit code."""
+def run_to_end(
+    root: Path,
+    in_force: TeamSettings,
+    key: str,
+    *,
+    unsafe: bool,
+    output: str,
+    asks: bool,
+    again: str | None = None,
+) -> int:
+    """Run the team until it has ended or stops, told in the format that was asked for; answers its exit code.
+
+    again: the command that goes on with it where that is not resume.
+    """
     watch = _watcher(output)
     with _outside(root / "events.jsonl", watch):
         outcome = lead.run_team(
-            root, settings=in_force, api_key=key, interactive=asks, watch=watch, unsafe_no_sandbox=unsafe
+            root,
+            settings=in_force,
+            api_key=key,
+            interactive=asks,
+            watch=watch,
+            unsafe_no_sandbox=unsafe,
+            again=again,
+            say=_say_at_once,
         )
     return report(root, outcome.exit_code, outcome.summary, output)
+
+
+def _say_at_once(text: str) -> None:
+    """A line on standard error from a signal handler: past Python's buffers and their locks."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"coterie: {text}\n".encode())
 
 
 def _watcher(output: str) -> Callable[[Event], None]:
@@ -205,7 +231,7 @@ def report(root: Path, exit_code: int, summary: str, output: str) -> int:
             said = {"kind": "end", "at": files.now(), **said} if output == "stream-json" else said
             sys.stdout.write(json.dumps(said, ensure_ascii=False) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:  # a pipe that nobody reads, a terminal that is gone, a full disk
         forget_output()
     return exit_code
 
@@ -238,6 +264,6 @@ def _next(root: Path, view: shapes.EndView, failed: list[str]) -> str:
     go = "" if main == here or main in here.parents else f"cd {shlex.quote(str(main))}, then "
     if failed:
         return f"{go}coterie why {failed[0]}, coterie task retry {failed[0]}, coterie resume --team {view.team}"
-    if view.tasks.open:
-        return f"{go}coterie resume --team {view.team}" if go else ""
+    if view.tasks.open:  # the summary says how to go on
+        return ""
     return f"{go}coterie diff to look at it, coterie land to bring it to your branch" if view.tasks.completed else ""

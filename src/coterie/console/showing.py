@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 from pathlib import Path
 
@@ -44,4 +45,5 @@ def demo(keep: Path | None, *, output: str) -> int:
             settings = record.settings.model_copy(update={"base_url": server.url})
         else:
             root = lead.create_team(place, goal=GOAL, name="main", settings=settings)
-        return run_to_end(root, settings, ANY_KEY, unsafe=True, output=output, asks=False)
+        command = f"coterie demo --keep {shlex.quote(str(place))}"  # its server is a part of it
+        return run_to_end(root, settings, ANY_KEY, unsafe=True, output=output, asks=False, again=command)

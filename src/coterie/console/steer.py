@@ -29,7 +29,7 @@ def open_team(name: str | None) -> Team:
 
 def tell(team: Team, kind: str, text: str, **fields: Any) -> None:
     """Say it to the person and in events.jsonl, and wake the host."""
-    Paper().say(one_line(text, 4000))
+    Paper().prose(one_line(text, 4000))
     team.events.say(kind, text, member=HUMAN, outside=True, **fields)
     team.bell.ring()
 
@@ -72,7 +72,7 @@ def say(to: str, text: str, name: str | None, *, urgent: bool) -> int:
     message = team.mail.send(Note(text=text), sender=HUMAN, sender_instance=HUMAN, to=to, urgent=urgent)
     team.events.say("message", files.clean(text, 400), member=HUMAN, to=to, what="note", outside=True)
     team.bell.ring()
-    Paper().say(f"sent to {message.to_instance or message.to} as {message.id}{_not_running(team)}")
+    Paper().prose(f"sent to {message.to_instance or message.to} as {message.id}{_not_running(team)}")
     return 0
 
 
@@ -91,7 +91,9 @@ def mail_done(ids: list[str], name: str | None) -> int:
             room=1 << 40,
         )
         done = [each.id for each in taken]
-    Paper().say(f"{files.counted(len(done), 'message')} marked as read" + (f": {', '.join(done[:20])}" if done else ""))
+    Paper().prose(
+        f"{files.counted(len(done), 'message')} marked as read" + (f": {', '.join(done[:20])}" if done else "")
+    )
     return 0
 
 
@@ -148,7 +150,7 @@ def stop_run(name: str | None, *, now: bool) -> int:
     tell(team, "run", f"asked the run (pid {info.get('pid')}) to stop{' now' if now else ' in order'}")
     if now and not _ended(lock, HUNG_AFTER):
         _kill(info)
-        Paper().say(f"pid {info.get('pid')} did not end within {HUNG_AFTER:g} s and was killed")
+        Paper().prose(f"pid {info.get('pid')} did not end within {HUNG_AFTER:g} s and was killed")
     return 0
 
 

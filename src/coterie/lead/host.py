@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +18,7 @@ from coterie.teammates.sandbox import NoSandbox, hide_process
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Runtime, Team
 
-__all__ = ["Outcome", "forget_process", "hosting", "make_runtime", "mark_of_host", "real_model", "signals"]
+__all__ = ["Outcome", "forget_process", "hosting", "make_runtime", "mark_of_host", "real_model"]
 
 
 @dataclass(frozen=True)
@@ -94,25 +92,3 @@ def make_runtime(
         hold_claims=hold_claims,
         instructions=read_instructions(team.repository.root),
     )
-
-
-@contextlib.contextmanager
-def signals(runtime: Runtime) -> Iterator[None]:
-    """Once: stop in order, model calls dropped. Twice: at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    codes = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-
-    def caught(number: int, frame: object) -> None:
-        code = codes[signal.Signals(number)]
-        if runtime.stop.wanted.is_set():
-            os._exit(code)  # the spawner ends the commands; what is on disk is whole at every instant
-        runtime.stop(f"interrupted by {signal.Signals(number).name}", code, drop_calls=True)
-
-    before = {number: signal.signal(number, caught) for number in codes}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import CoterieError, KeyOrBilling, Refused, UsageError
-from coterie.lead.host import Outcome, hosting, make_runtime, real_model, signals
+from coterie.lead.host import Outcome, hosting, make_runtime, real_model
 from coterie.lead.opening import open_team
 from coterie.lead.pause import RETRY, Pause
 from coterie.lead.recovery import sweep_life
+from coterie.lead.signals import interruptible
 from coterie.mailbox import Event as Told
 from coterie.teammates.events import Event
 from coterie.teammates.model import Model
@@ -37,10 +38,11 @@ def join_team(
     model_name: str | None = None,
     model: Model | None = None,
     watch: Callable[[Event], None] = lambda event: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Run the teammate `name` in this process until its life ends; it ends with the process at the latest.
 
-    settings: the team's, with the base URL of this process. Refused where the name is taken by a life that goes on,
+    settings: the team's, with the base URL of this process. say: told a line when a signal comes, in its handler. Refused where the name is taken by a life that goes on,
     the team has all the teammates it may have, has ended, or no host runs its lead. `UsageError` for what is no name.
     """
     try:
@@ -66,14 +68,23 @@ def join_team(
             life = team.roster.spawn(
                 name, role=role, model=model_name or settings.model, most=record.settings.teammates, joined=process
             )
-            return JoinedRun(team, settings, chosen, life).go()
+            return JoinedRun(team, settings, chosen, life, say=say).go()
 
 
 class JoinedRun:
     """The life of one joined teammate: the same member, loop and gate as in the lead's host, and no lead or queue."""
 
-    def __init__(self, team: Team, settings: TeamSettings, model: Model, life: MemberRecord) -> None:
+    def __init__(
+        self,
+        team: Team,
+        settings: TeamSettings,
+        model: Model,
+        life: MemberRecord,
+        *,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.team = team
+        self.say = say
         self.life = life
         self.runtime = make_runtime(team, settings, model, hold_claims=self.hold_claims)
         self.runtime.claims_open.set()  # of this process; what holds claims is looked at each time
@@ -84,7 +95,8 @@ class JoinedRun:
     def go(self) -> Outcome:
         """Live, then leave: nothing stays in hand."""
         team = self.team
-        with signals(self.runtime), self.runtime.commands:
+        again = f"coterie join --team {team.name} --name {self.life.name}"
+        with interruptible(self.runtime.stop, again=again, say=self.say), self.runtime.commands:
             self._hello()
             try:
                 self.member = Teammate(self.runtime, self.life)

@@ -11,13 +11,14 @@ from coterie import files
 from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused
 from coterie.lead.checks import Checks
 from coterie.lead.ending import OPEN, Ending, write_report
-from coterie.lead.host import Outcome, hosting, make_runtime, mark_of_host, real_model, signals
+from coterie.lead.host import Outcome, hosting, make_runtime, mark_of_host, real_model
 from coterie.lead.integration import Queue
 from coterie.lead.joined import Joined
 from coterie.lead.lead import Lead
 from coterie.lead.opening import open_team
 from coterie.lead.pause import RETRY, Pause
 from coterie.lead.recovery import recover, sweep_life
+from coterie.lead.signals import interruptible
 from coterie.lead.stall import Stall
 from coterie.mailbox import Request, RequestStatus, Standing, send_owed, unsound
 from coterie.taskboard import Status as TaskStatus
@@ -45,11 +46,14 @@ def run_team(
     interactive: bool = False,
     watch: Callable[[Event], None] = lambda event: None,
     unsafe_no_sandbox: bool = False,
+    again: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Start the team at `root`, or go on with it; returns when it has ended or stopped in order.
 
     settings: in force from now on, and written to team.json. model: instead of the API, for tests and demos.
-    watch: called with every event. Raises errors of ours with their exit code for what is refused before any work:
+    watch: called with every event. again: the command that goes on with it, for people; else resume. say: told a line
+    when a signal comes, in its handler. Raises errors of ours with their exit code for what is refused before any work:
     `AlreadyRunning` where another process runs this team, `KeyOrBilling` without a key.
     """
     del unsafe_no_sandbox  # accepted; there is no sandbox to refuse without yet, and every view says so
@@ -75,7 +79,7 @@ def run_team(
                 team.record.model_copy(update={"ended": None}).write(root)  # created or retried after the end
             team.events.watch(watch)
             with team.bell:
-                return Run(team, settings, chosen, interactive=interactive).go()
+                return Run(team, settings, chosen, interactive=interactive, again=again, say=say).go()
     finally:
         lead_hold.release()
 
@@ -100,8 +104,19 @@ def _open_tasks(team: Team) -> bool:
 class Run:
     """One run, from the first look at what is there to the report."""
 
-    def __init__(self, team: Team, settings: TeamSettings, model: Model, *, interactive: bool) -> None:
+    def __init__(
+        self,
+        team: Team,
+        settings: TeamSettings,
+        model: Model,
+        *,
+        interactive: bool,
+        again: str | None = None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self.team = team
+        self.again = again or f"coterie resume --team {team.name}"
+        self.say = say
         self.runtime = make_runtime(team, settings, model)
         self.checks = Checks(self.runtime)
         self.ending = Ending(self.runtime, self.checks)
@@ -117,7 +132,8 @@ class Run:
     def go(self) -> Outcome:
         """Recover, run, stop, report."""
         team = self.team
-        with signals(self.runtime), self.runtime.commands, self.joined:
+        signals = interruptible(self.runtime.stop, again=self.again, say=self.say)
+        with signals, self.runtime.commands, self.joined:
             team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
             team.events.say("warning", self.runtime.commands.sandbox.detail)
             if left := uncommitted(team.repository, team.record.base.branch):
@@ -303,7 +319,7 @@ class Run:
             code, summary = self.runtime.stop.exit_code, self.runtime.stop.wanted.reason
         kept = summary
         if record.ended is None:
-            summary = f"stopped: {summary}. `coterie resume --team {team.name}` goes on"
+            summary = f"stopped: {summary}. `{self.again}` goes on"
         try:
             write_report(team, exit_code=code, summary=kept)
             team.events.say("end", summary, exit_code=code)

@@ -107,7 +107,7 @@ class Stop:
         self.wanted = Cancel()  # tools, checks and waits end
         self.at_once = Cancel()  # model calls end too
         self.exit_code = 0
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # a signal handler may call while the main thread is just here
 
     def __call__(self, reason: str, exit_code: int, *, drop_calls: bool = False) -> None:
         """Stop. The first reason counts; a later `drop_calls` still ends the model calls."""

@@ -254,6 +254,7 @@ def _execute(
                 stdout_as_string=False,
                 strip_newline_in_stdout=False,
                 kill_after_timeout=timeout,
+                start_new_session=True,  # a Ctrl-C is the host's to handle: git ends what it began
             )
         except gitpython.exc.GitCommandNotFound:
             raise EnvironmentFault("git is not installed, or not on PATH: Coterie needs git 2.38 or later") from None
