@@ -23,12 +23,16 @@ from coterie.teammates.roster import MemberRecord
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import TeamRecord
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from words import WORDS
+
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MADE = "<!-- made by scripts/docs.py from the models: change those -->\n"
 
 TREE = """\
 ```
 .coterie/
+  .git/                         a decoy: an empty git repository, see below
   repo.lock                     of all teams: adding and removing worktrees and refs
   <team>/
     team.json                   the team: goal, base, settings in force, how it ended
@@ -87,6 +91,10 @@ def documents() -> dict[str, str]:
         " them through the command line. Every record has `schema` (1). Unknown fields are kept when a record is"
         " rewritten.\n",
         TREE,
+        "`.coterie/.git` is an empty git repository that nobody uses. `git clean -fdx` in your checkout passes over"
+        " folders that are repositories of their own, so it leaves `.coterie` alone; without the decoy it would delete"
+        " every team's state. `.git/info/exclude` names `/.coterie/`, so git does not show it either. How to remove a"
+        " team, or all of it: [README](../README.md#clean-up).\n",
         *_record(made, "team", "team.json", TypeAdapter(TeamRecord)),
         *_record(made, "task", "tasks/T1.json", TypeAdapter(Task)),
         *_record(made, "request", "requests/R1.json", TypeAdapter(Request)),
@@ -122,8 +130,12 @@ def documents() -> dict[str, str]:
 def _record(made: dict[str, str], name: str, title: str, adapter: TypeAdapter[Any]) -> list[str]:
     """The section of one record; its schema becomes a file of its own."""
     schema = adapter.json_schema(by_alias=True, mode="serialization")
-    made[f"schema/{name}.json"] = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
     named: dict[str, Any] = schema.get("$defs", {})
+    for each in (schema, *named.values()):
+        for word, field in each.get("properties", {}).items():
+            if word in WORDS and not field.get("description"):
+                field["description"] = WORDS[word]
+    made[f"schema/{name}.json"] = json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
     lines = [f"## {title}\n", f"Schema: [schema/{name}.json](schema/{name}.json)\n"]
     if "properties" in schema:
         lines += _fields(schema)

@@ -42,8 +42,9 @@ def join_team(
 ) -> Outcome:
     """Run the teammate `name` in this process until its life ends; it ends with the process at the latest.
 
-    settings: the team's, with the base URL of this process. say: told a line when a signal comes, in its handler. Refused where the name is taken by a life that goes on,
-    the team has all the teammates it may have, has ended, or no host runs its lead. `UsageError` for what is no name.
+    settings: the team's, with the base URL of this process. say: told a line when a signal comes, in its handler.
+    Refused where the name is taken by a life that goes on, the team has all the teammates it may have, has ended, or no
+    host runs its lead. `UsageError` for what is no name.
     """
     try:
         files.check_name(name)

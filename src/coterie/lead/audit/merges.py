@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
+from coterie import files
 from coterie.errors import CoterieError
 from coterie.lead.audit.fault import AGAIN, Fault
 from coterie.lead.audit.sight import Sight
@@ -24,7 +25,7 @@ def faults(sight: Sight) -> Iterator[Fault]:
         done = [task for task in sight.tasks.values() if _merged_commit(task) is not None]
         if done:
             last = max(done, key=lambda task: task.queued or 0)
-            text = f"the integration branch is gone, and {len(done)} tasks were merged into it"
+            text = f"the integration branch is gone, and {files.counted(len(done), 'task')} had been merged into it"
             cure = f"git reflog, or git update-ref {ref} {_merged_commit(last)}"
             yield Fault(rule="no-branch", where=ref, found=text, cure=cure)
         return
