@@ -157,6 +157,9 @@ class Stall:
         elif waiting:
             ids = ", ".join(each.id for each in waiting)
             self._wait(f"waits for your decision on {ids} (coterie inbox)", quiet, runtime.settings.stall_timeout, 7)
+        elif hung := [each.name for each in self._joined.members() if self._joined.hung(each)]:
+            text = f"the host process of {', '.join(hung)} answers nothing (coterie team says which): kill it, or wait"
+            self._wait(text, quiet, runtime.settings.stall_timeout, 7)
         else:
             self._wait(f"nothing moves any more.\n{self._obstacles()}", quiet, 0.0, 1)
 

@@ -256,6 +256,7 @@ class Teammate(Member):
 
     def at_boundary(self) -> None:
         """A returned task: merge what the queue saw into the worktree, before the model is told."""
+        self.see_what_it_holds()  # nobody is asked about a task that is lost: this host may have slept for long
         task = self.bound()
         if task is None or task.assignment is None or task.status is not TaskStatus.IN_PROGRESS:
             return
@@ -330,20 +331,22 @@ class Teammate(Member):
             since = self._deadlines.setdefault(request.id, time.monotonic())
             if time.monotonic() - since >= (request.deadline_s or 0):
                 self.halt.set(TOO_LATE)
-        if self.record.task is not None and self.record.status is Status.WORKING:
-            try:
-                task = self.team.board.get(self.record.task)
-            except CoterieError:
-                return
-            lost = task.epoch != self.record.epoch or task.claim is None
-            mine = any(  # it parked it or gave it up: its turn is carried to its end, and its report is sent
-                each.epoch == self.record.epoch and each.by == self.name and each.to in HANDED_BACK
-                for each in task.history
-            )
-            completed = task.status is TaskStatus.COMPLETED
-            if task.wanted is not None or (lost and not completed and not mine):
-                self.halt.set("the task was taken back")
+        with contextlib.suppress(CoterieError):
+            self.see_what_it_holds()
         super().look()
+
+    def see_what_it_holds(self) -> None:
+        """End what it does where its task was taken from it: wanted back, or moved on while this host was silent."""
+        if self.record.task is None or self.record.status is not Status.WORKING:
+            return
+        task = self.team.board.get(self.record.task)
+        lost = task.epoch != self.record.epoch or task.claim is None
+        mine = any(  # it parked it or gave it up: its turn is carried to its end, and its report is sent
+            each.epoch == self.record.epoch and each.by == self.name and each.to in HANDED_BACK for each in task.history
+        )
+        completed = task.status is TaskStatus.COMPLETED and task.epoch == self.record.epoch
+        if task.wanted is not None or (lost and not completed and not mine):
+            self.halt.set("the task was taken back")
 
     # ------------------------------------------------------------ what it is told
 

@@ -1,0 +1,92 @@
+"""A host that is alive and does not answer: shown, overtaken, and without effect when it wakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.acceptance.loopback import coterie, environment, served, started
+from tests.acceptance.test_join import Ground, Held, ground, said
+from tests.acceptance.test_steering import wait_for
+
+__all__ = ["ground"]  # a fixture
+
+Look = Callable[..., str]
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Stopped by SIGSTOP, as a laptop's lid or a debugger would; it goes on after the block."""
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+
+
+@pytest.mark.parametrize("way", ["the lead's host", "the person"])
+def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_merged(
+    repository: Path, ground: Ground, look: Look, tmp_path: Path, way: str
+) -> None:
+    fifo, go = tmp_path / "runs", tmp_path / "go"
+    os.mkfifo(fifo)
+    os.mkfifo(go)
+    wait = f"echo late > late.txt; echo runs > {fifo}; read < {go}; echo later > later.txt"
+    command = f"test $(basename $PWD) = ada && echo good > good.txt || {{ {wait}; }}"
+    held = Held([{"ref": "a", "subject": "A", "description": f"run {command}"}])
+    limit = "2" if way == "the lead's host" else "3600"
+    with served(held) as server:
+        env = environment(server.url, tmp_path / "state") | {"COTERIE_HUNG_AFTER": limit}
+        with started(repository, env, "run", "a change") as run:
+            assert held.begun.wait(60)
+            with started(repository, env, "join", "--name", "cleo") as join:
+                ground.joined("cleo")
+                held.go_on.set()
+                assert fifo.read_text() == "runs\n"
+                with started(repository, env, "join", "--name", "ada") as ada:
+                    wait_for(lambda: ground.member("ada").get("status") == "idle")
+                    with stopped(join):
+                        assert f"pid {join.pid}" in coterie(repository, env, "team").stdout
+                        view = json.loads(coterie(repository, env, "board", "--json").stdout)
+                        assert view["silent"] == [
+                            {"pid": join.pid, "process": ground.member("cleo")["process"], "members": ["cleo"]}
+                        ]
+                        why = json.loads(coterie(repository, env, "why", "T1", "--json").stdout)
+                        assert why["next"] == "coterie task release T1 --now"
+                        assert "does not answer" in json.dumps(why["reasons"])
+                        if way == "the lead's host":
+                            taken = coterie(repository, env, "task", "release", "T1", "-m", "it hangs")
+                        else:
+                            team = json.loads((ground.root / "team.json").read_text())
+                            team["settings"]["hung_after"] = 2.0  # what this command reads; the run has its own
+                            (ground.root / "team.json").write_text(json.dumps(team))
+                            taken = coterie(repository, env, "task", "release", "T1", "-m", "it hangs", "--now")
+                            assert "answered nothing for 2 s" in " ".join(taken.stdout.split())
+                        assert taken.returncode == 0, taken.stderr
+                        wait_for(lambda: ground.task()["status"] == "completed")
+                        assert ground.owners() == ["cleo", "ada"]
+                        assert ground.member("cleo")["status"] == "working", "its life goes on: only its task is lost"
+                        asked = held.asked.count("main/cleo#1")
+                        assert Path(ground.member("cleo")["worktree"]).joinpath("late.txt").exists(), "left as it lies"
+                    assert said(join) and join.returncode == 0, "it wakes, finds that all is over, and leaves"
+                    assert held.asked.count("main/cleo#1") == asked, "nobody is asked about a task that is lost"
+                    assert said(ada) and ada.returncode == 0
+            out = said(run)
+            assert run.returncode == 0, out
+    task = ground.task()
+    assert (task["epoch"], task["losses"]) == (2, 1)
+    assert look("ls-tree", "-r", "--name-only", "coterie/main/integration").split() == [
+        "good.txt",
+        "one.txt",
+        "two.txt",
+    ]
+    refs = look("for-each-ref", "--format=%(refname)", "refs/coterie/main/rescue").split()
+    assert any(look("show", f"{ref}:late.txt") == "late\n" for ref in refs)
+    reasons = [each["reason"] for each in task["history"]]
+    assert any("work kept as refs/coterie/main/rescue/" in each for each in reasons)
