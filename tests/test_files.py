@@ -124,6 +124,34 @@ def test_a_lock_that_another_thread_keeps_times_out_and_says_so(tmp_path: Path) 
     thread.join()
 
 
+def test_a_lock_that_another_process_keeps_says_its_pid(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from coterie import files\n"
+        "with files.locked(Path(sys.argv[1])): print('locked', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"locked\n"
+    with pytest.raises(files.LockTimeout, match=f"process {child.pid} holds it") as told:
+        with files.locked(tmp_path / "lock", timeout=0.05):
+            pass
+    assert told.value.pid == child.pid == files.holder(tmp_path / "lock")
+    child.communicate()
+    assert files.holder(tmp_path / "lock") is None
+
+
+def test_the_lock_of_a_dead_process_is_removed_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "p.lock"
+    kept = files.hold(path, {"pid": 1})
+    assert not files.drop_lock(path) and path.exists()
+    kept.release()
+    assert files.drop_lock(path) and not path.exists() and files.drop_lock(path)
+    again = files.hold(path, {"pid": 2})
+    assert files.held(path) and files.read_info(path) == {"pid": 2}
+    again.release()
+
+
 def test_a_hold_is_seen_by_others_says_who_and_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "p.lock"
     assert not files.held(path)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,3 +91,54 @@ def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_
     assert any(look("show", f"{ref}:late.txt") == "late\n" for ref in refs)
     reasons = [each["reason"] for each in task["history"]]
     assert any("work kept as refs/coterie/main/rescue/" in each for each in reasons)
+
+
+def test_a_hung_teammate_that_is_stopped_now_is_killed_and_its_life_ends(
+    repository: Path, ground: Ground, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "runs"
+    os.mkfifo(fifo)
+    command = f"test $(basename $PWD) = ada || {{ echo runs > {fifo}; sleep 600; }}"
+    held = Held([{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}"}])
+    with served(held) as server:
+        env = environment(server.url, tmp_path / "state")
+        with started(repository, env, "run", "a change") as run:
+            assert held.begun.wait(60)
+            with started(repository, env, "join", "--name", "cleo") as join:
+                ground.joined("cleo")
+                held.go_on.set()
+                assert fifo.read_text() == "runs\n"
+                os.kill(join.pid, signal.SIGSTOP)
+                done = coterie(repository, env, "stop", "cleo", "--now")
+                assert done.returncode == 0 and f"pid {join.pid}" in done.stdout and "killed" in done.stdout
+                assert join.wait(30) == -signal.SIGKILL
+                wait_for(lambda: ground.member("cleo")["status"] == "failed")
+                with started(repository, env, "join", "--name", "ada") as ada:
+                    assert said(ada) and ada.returncode == 0
+            assert run.wait(60) == 0
+    assert ground.owners() == ["cleo", "ada"]
+
+
+def test_a_hung_host_that_has_the_teams_lock_is_named_and_killed_by_stop_now(
+    repository: Path, ground: Ground, tmp_path: Path
+) -> None:
+    held = Held([{"ref": "a", "subject": "A", "description": "write a.txt a"}])
+    code = (
+        "import os, signal, sys; from pathlib import Path; from coterie import files; root = Path(sys.argv[1])\n"
+        "mark = {'schema': 1, 'process': files.token(), **files.process_mark(os.getpid())}\n"
+        "kept = files.hold(root / 'processes' / f'{files.token()}.lock', mark)\n"
+        "with files.locked(root / 'lock'): print('locked', flush=True); os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    with served(held) as server:
+        env = environment(server.url, tmp_path / "state")
+        with started(repository, env, "run", "a change") as run:
+            assert held.begun.wait(60)
+            words = [sys.executable, "-c", code, str(ground.root)]
+            with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as hung:
+                assert hung.stdout is not None and hung.stdout.readline() == "locked\n"
+                done = coterie(repository, env, "stop", "--now")
+                assert done.returncode == 0 and f"pid {hung.pid} had the team's lock" in done.stdout, done.stderr
+                assert hung.wait(30) == -signal.SIGKILL
+            held.go_on.set()
+            out = said(run)
+            assert run.returncode == 7 and "coterie resume" in out, out

@@ -155,3 +155,39 @@ def test_ringing_where_there_is_nobody_does_nothing(tmp_path: Path) -> None:
     bell.ring()
     assert bell.count() == 1
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_bell_that_is_opened_twice_listens_once_and_leaves_no_thread(tmp_path: Path) -> None:
+    before = set(threading.enumerate())
+    with Bell(tmp_path / "processes", "p1").open():
+        assert len({each for each in threading.enumerate() if each.name == "bell"} - before) == 1
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_host_that_is_asked_answers_and_nobody_is_woken(tmp_path: Path, bell) -> None:
+    seen = bell.count()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        files.write_json(tmp_path / "processes/p2.port", {"schema": 1, "port": silent.getsockname()[1]})
+        answers = files.who_answers(tmp_path / "processes", ["p1", "p2", "p3"], timeout=0.2)
+        assert silent.recv(64).startswith(b"?")
+    assert answers == {"p1": True, "p2": False}, "of one that cannot be asked nothing is said"
+    assert bell.count() == seen
+    assert seconds(lambda: files.who_answers(tmp_path / "processes", ["p1"], timeout=LONG)) < LONG / 2
+
+
+def test_an_answer_to_another_question_is_none(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        port = stranger.getsockname()[1]
+        files.make_folder(tmp_path / "processes")
+        files.write_json(tmp_path / "processes/p1.port", {"schema": 1, "port": port})
+
+        def answer() -> None:
+            _, asker = stranger.recvfrom(64)
+            stranger.sendto(b"=12345678", asker)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert files.who_answers(tmp_path / "processes", ["p1"], timeout=0.5) == {"p1": False}
+        thread.join(LONG)

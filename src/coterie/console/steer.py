@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from coterie import files, lead
 from coterie.console import places
+from coterie.console.hosts import hosts
 from coterie.console.paint import Paper, one_line
 from coterie.console.reading import Reading, normal
 from coterie.errors import Refused, UsageError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 HUMAN = "human"
 HUNG_AFTER = 20.0  # seconds that a host gets after `stop --now` before it is killed
+LOCK, LOCK_NOW = 30.0, 3.0  # seconds for the team's lock
 AT_ONCE = 0.01  # seconds: a deadline has to be above 0
 
 
@@ -131,21 +133,34 @@ def stop_member(member: str, name: str | None, *, now: bool) -> int:
     how = "at once" if now else f"within {request.deadline_s:g} s"
     text = f"asked {record.instance} to stop {how} ({request.id}){_not_running(team)}"
     tell(team, "member", text, request=request.id, stops=member)
+    host = hosts(team.root).get(record.process or "") if now and record.joined else None
+    if host is not None and host.hung:  # nobody there to obey; the lead's host does what is left to do
+        _kill(files.read_info(team.root / "processes" / f"{host.process}.lock"))
+        Paper().say(f"its host process (pid {host.pid}) was alive and did not answer: it was killed")
     return 0
 
 
 def stop_run(name: str | None, *, now: bool) -> int:
-    """Stop the run in order. With `now` also its model calls; a host that does not end then is killed."""
+    """Stop the run in order. With `now` also its model calls; a host that does not end then is killed.
+
+    So is, with `now`, a host process of the team that has the team's lock and does not let go of it: while it hangs,
+    nobody can change anything.
+    """
     root = places.find_team(Path.cwd(), name)
     lock = root / "processes" / "lead.lock"
     if not files.held(lock):
         raise Refused(f"the team {root.name} is not running: there is nothing to stop")
     info = files.read_info(lock)
-    with files.locked(root / "lock"):
-        files.write_json(
-            root / "stop.json",
-            {"schema": 1, "at": files.now(), "by": HUMAN, "process": info.get("process"), "now": now},
-        )
+    wanted = {"schema": 1, "at": files.now(), "by": HUMAN, "process": info.get("process"), "now": now}
+    try:
+        with files.locked(root / "lock", timeout=LOCK_NOW if now else LOCK):
+            files.write_json(root / "stop.json", wanted)
+    except files.LockTimeout as error:
+        if not now:
+            raise
+        _kill_holder(root, error)
+        with files.locked(root / "lock"):
+            files.write_json(root / "stop.json", wanted)
     team = open_team(root.name)
     tell(team, "run", f"asked the run (pid {info.get('pid')}) to stop{' now' if now else ' in order'}")
     if now and not _ended(lock, HUNG_AFTER):
@@ -165,15 +180,27 @@ def _ended(lock: Path, seconds: float) -> bool:
 
 def _kill(info: dict[str, Any]) -> None:
     """Kill the host, once it is proved to be the process that took the lock: pid, start time and boot id."""
-    import os
     import signal
+
+    from coterie.teammates.processes import send_signal
 
     pid = info.get("pid")
     if type(pid) is not int or pid <= 1 or info.get("start") is None:
         raise Refused("the lock does not say which process holds it: end it by hand")
     if any(info.get(key) != value for key, value in files.process_mark(pid).items()):
         raise Refused(f"pid {pid} is another process by now: end the one that holds the lock by hand")
-    os.kill(pid, signal.SIGKILL)
+    send_signal(pid, info["start"], signal.SIGKILL)
+
+
+def _kill_holder(root: Path, error: files.LockTimeout) -> None:
+    """Kill the host process that does not let go of the team's lock; what is no host of this team is only named."""
+    for path in (root / "processes").glob("*.lock"):
+        info = files.living_holder(path)
+        if info is not None and error.pid is not None and info["pid"] == error.pid:
+            _kill(info)
+            Paper().say(f"the host process pid {error.pid} had the team's lock and did not let go of it: it was killed")
+            return
+    raise error
 
 
 def _not_running(team: Team) -> str:

@@ -125,7 +125,11 @@ def locked(path: Path, *, timeout: float = 30.0, cancel: Waits | None = None) ->
             except filelock.Timeout:
                 pid = holder(path)
                 who = f"process {pid}" if pid is not None else "another process"
-                raise LockTimeout(f"the lock {path} was not free within {timeout:g} s: {who} holds it", pid) from None
+                raise LockTimeout(
+                    f"the lock {path} was not free within {timeout:g} s: {who} holds it. If it hangs, kill it, or "
+                    "use coterie stop --now",
+                    pid,
+                ) from None
         pending.depth += 1
         try:
             yield
