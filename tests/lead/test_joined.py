@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.conftest import git
+from tests.acceptance.crew import crew
 from tests.teammates.stage import Stage
 
 from coterie import files
-from coterie.lead.overtake import Silence
+from coterie.errors import Refused
+from coterie.lead.overtake import Silence, take_over
 from coterie.lead.recovery import bury, dead_processes, recover
 from coterie.mailbox import Bell, Note
-from coterie.taskboard import NewTask
+from coterie.taskboard import Assignment, NewTask
 from coterie.teammates.processes import boot_id, is_alive, process
 from coterie.teammates.team import Team
 
@@ -136,8 +139,6 @@ def test_checks_that_a_dead_host_left_running_are_ended_and_namesakes_are_not(st
 def test_a_check_is_written_down_before_it_begins(stage: Stage) -> None:
     seen = stage.tmp_path / "seen"
     check = f"cat {stage.root}/processes/*.commands > {seen}"
-    from tests.acceptance.crew import crew
-
     task = {"ref": "a", "subject": "A", "description": "write a.txt a"}
     assert stage.go(crew([task], ("ada",)), checks=[check]).exit_code == 0
     assert json.loads(seen.read_text().splitlines()[0])["command_id"].startswith("queue.")
@@ -168,3 +169,44 @@ def _steps(now: list[float], steps: list[float]) -> Callable[[], float]:
         return now[0]
 
     return clock
+
+
+def test_every_late_effect_of_a_host_that_was_overtaken_is_refused_and_its_commit_stays_on_its_branch(
+    stage: Stage,
+) -> None:
+    team = joined_team(stage)
+    opened = team.keeper.open("cleo", task="T1", epoch=1, base=team.keeper.tip())
+    bound = Assignment(worktree=str(opened.path), branch=opened.branch, base=opened.base)
+    team.board.bind("T1", 1, bound)
+    (opened.path / "half.txt").write_text("half\n")
+    made = {"sender": "cleo", "sender_instance": "cleo#1", "to": "human", "task": "T1", "epoch": 1}
+    plan = team.requests.submit_plan(**made, text="a plan")
+    task = team.board.want("T1", move="release", by="human", reason="it hangs")
+    assert take_over(team, task, why="it answers nothing") and not take_over(team, task, why="twice")
+    assert stage.rescued("half.txt") == ["half\n"] and (opened.path / "half.txt").exists(), "left as it lies"
+    assert stage.member("cleo")["status"] == "starting", "its life goes on"
+    team.roster.spawn("ada", model="m")
+    assert team.board.claim(owner="ada", instance="ada#1") is not None
+    at = (stage.task(), git(stage.repository, "rev-parse", "coterie/main/integration"))
+
+    commit = team.keeper.commit(
+        "cleo", task="T1", epoch=1, base=opened.base, message="late", author="cleo"
+    )  # what it was doing when it was stopped
+    late: list[Callable[[], Any]] = [
+        lambda: team.board.submit("T1", 1, by="cleo", summary="late", commit=commit),
+        lambda: team.board.bind("T1", 1, bound),
+        lambda: team.board.park("T1", 1, by="cleo", reason="late", blocked_by=["T1"]),
+        lambda: team.board.give_up("T1", 1, by="cleo", reason="late"),
+        lambda: team.board.carry_out("T1", 1, by="cleo"),
+        lambda: team.board.release("T1", 1, by="runtime", reason="late"),
+        lambda: team.board.set_merging("T1", 1, commit),
+        lambda: team.board.complete("T1", 1, merged_commit=commit),
+        lambda: team.requests.submit_plan(**made, text="another plan"),
+        lambda: team.requests.decide(plan.id, by="human", by_instance="human", approve=True),
+    ]
+    for number, effect in enumerate(late):
+        with pytest.raises(Refused):
+            effect()
+            pytest.fail(f"effect {number} was let through")
+    assert (stage.task(), git(stage.repository, "rev-parse", "coterie/main/integration")) == at
+    assert git(stage.repository, "rev-parse", opened.branch).strip() == commit and team.board.queue() == []
