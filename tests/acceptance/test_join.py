@@ -321,7 +321,10 @@ def test_a_joined_teammate_without_a_lead_claims_nothing(repository: Path, groun
                 wait_for(lambda: "the lead's host is gone" in ground.member("cleo")["reason"])
                 assert ground.task("T1")["epoch"] == 0
                 held.go_on.set()
-                with started(repository, env, "resume") as again:
+                with started(repository, env, "resume", "--approver", "human") as again:
+                    plan = wait_for(lambda: read(ground.root / "requests" / "R1.json"))
+                    assert (plan["from"], plan["to"]) == ("cleo", "human"), "what the resume changed is in force for it"
+                    assert coterie(repository, env, "approve", "R1").returncode == 0
                     out = said(again)
                     assert again.returncode == 0, out
                 assert said(join) and join.returncode == 0

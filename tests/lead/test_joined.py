@@ -109,7 +109,8 @@ def test_a_process_that_holds_its_lock_lives_whatever_its_file_says(stage: Stage
         assert dead_processes(team) == [PROCESS]
         bury(team, PROCESS)
         assert not is_alive(command.pid, found.start), "and are ended with the claim"
-    assert stage.task()["status"] == "pending"
+    assert stage.task()["status"] == "pending" and not team.mail.has_mail("cleo")
+    assert "undelivered" in {each["body"].get("event") for each in stage.mail("lead")}
 
 
 def _journal_started(journal: Path, **mark: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from coterie.teammates.teammate import Teammate
 __all__ = ["JoinedRun", "join_team"]
 
 TICK = 0.5  # seconds between two looks where nothing rang
+LEAVING = 10.0  # seconds that the end of an earlier life of the same name may take
 LEFT = 7
 
 
@@ -63,6 +65,7 @@ def join_team(
     chosen = model or real_model(settings, api_key)
     with hosting(root) as process:
         team = open_team(root, process=process)
+        _await_last_life(team, name)
         team.events.outside = True
         team.events.watch(watch)
         with team.bell:
@@ -70,6 +73,16 @@ def join_team(
                 name, role=role, model=model_name or settings.model, most=record.settings.teammates, joined=process
             )
             return JoinedRun(team, settings, chosen, life, say=say).go()
+
+
+def _await_last_life(team: Team, name: str) -> None:
+    """Until what an earlier life of that name left is put away: two lives never write one journal at once."""
+    end = time.monotonic() + LEAVING
+    while team.roster.instance_of(name) is None and team.mail.has_mail(name):
+        seen = team.bell.count()
+        if time.monotonic() >= end:
+            raise Refused(f"the mail of the last life of {name} is not put away yet: try again, or take another name")
+        team.bell.wait(seen, 0.1)
 
 
 class JoinedRun:
@@ -89,6 +102,7 @@ class JoinedRun:
         self.life = life
         self.runtime = make_runtime(team, settings, model, hold_claims=self.hold_claims)
         self.runtime.claims_open.set()  # of this process; what holds claims is looked at each time
+        self._held = team.record.settings
         self.pause = Pause(self.runtime, interactive=False)
         self._lead = self._leads_process()  # the lead's host that was there last
         self._alone: float | None = None  # since when the lead's host is gone and nothing is left to do without it
@@ -177,7 +191,12 @@ class JoinedRun:
             seconds = f"{self.runtime.settings.orphan_timeout:g} s"
             self.runtime.stop(f"the lead's host has been gone for {seconds}", LEFT)
         self._stop_with_the_run()
-        if self.team.record.ended is not None and not self.runtime.finished.is_set():
+        record = self.team.record
+        if record.settings != self._held:  # a resume has changed what the team runs by
+            self._held = record.settings
+            settings = record.settings.model_copy(update={"base_url": self.runtime.settings.base_url})
+            self.runtime = self.member.runtime = dataclasses.replace(self.runtime, settings=settings)
+        if record.ended is not None and not self.runtime.finished.is_set():
             self.runtime.finished.set("finished")
             self.team.bell.ring_here()
         if self.runtime.finished.is_set():

@@ -118,7 +118,7 @@ class Joined:
             self._team.events.say("repair", f"the host process of {member.name} answers again", member=member.name)
 
     def _take_from(self, member: MemberRecord) -> None:
-        task = self._team.board.held_by(member.name)
-        if task is not None and task.status is TaskStatus.IN_PROGRESS and task.wanted is not None:
-            with contextlib.suppress(CoterieError):
+        with contextlib.suppress(CoterieError):  # what could not be done yet is tried at the next look
+            task = self._team.board.held_by(member.name)
+            if task is not None and task.status is TaskStatus.IN_PROGRESS and task.wanted is not None:
                 take_over(self._team, task, why=f"the host process of {member.name} answers nothing")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from coterie import files
-from coterie.errors import CoterieError, NewerSchema, UsageError
+from coterie.errors import NewerSchema, UsageError
 from coterie.mailbox import Bell, Mailbox, Requests
 from coterie.taskboard import Board
 from coterie.teammates.cancel import Cancel
@@ -150,17 +150,13 @@ class Runtime:
     def over_budget(self) -> str | None:
         """What budget is used up, in words; None while there is room for another call."""
         tokens, usd = self.spent()
-        try:
-            budgets = self.team.record.settings  # a resume may have changed them while a joined process lives on
-        except CoterieError:
-            budgets = self.settings
-        most: Any = budgets.max_usd
+        most: Any = self.settings.max_usd
         if most is not None and usd is None:
             return (
                 f"the price of a model in use is not known, so the budget of ${most:g} cannot be kept: use max_tokens"
             )
         if most is not None and usd is not None and usd >= most:
             return f"the budget of ${most:g} is used up (${usd:.4f} spent)"
-        if budgets.max_tokens is not None and tokens.total >= budgets.max_tokens:
-            return f"the budget of {budgets.max_tokens} tokens is used up ({tokens.total} spent)"
+        if self.settings.max_tokens is not None and tokens.total >= self.settings.max_tokens:
+            return f"the budget of {self.settings.max_tokens} tokens is used up ({tokens.total} spent)"
         return None
