@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +17,21 @@ from tests.acceptance.loopback import coterie, environment, served, started
 from tests.acceptance.test_join import Ground, Held, ground, said
 from tests.acceptance.test_steering import wait_for
 
+from coterie import files
+
 __all__ = ["ground"]  # a fixture
 
 Look = Callable[..., str]
 
 
 @contextmanager
-def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Stopped by SIGSTOP, as a laptop's lid or a debugger would; it goes on after the block."""
+def stopped(process: subprocess.Popen[str], root: Path) -> Iterator[None]:
+    """Stopped by SIGSTOP, as a debugger would, at a moment at which it has no lock; it goes on after the block."""
     os.kill(process.pid, signal.SIGSTOP)
+    while files.holder(root / "lock") == process.pid:
+        os.kill(process.pid, signal.SIGCONT)
+        threading.Event().wait(0.01)
+        os.kill(process.pid, signal.SIGSTOP)
     try:
         yield
     finally:
@@ -52,7 +59,7 @@ def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_
                 assert fifo.read_text() == "runs\n"
                 with started(repository, env, "join", "--name", "ada") as ada:
                     wait_for(lambda: ground.member("ada").get("status") == "idle")
-                    with stopped(join):
+                    with stopped(join, ground.root):
                         assert f"pid {join.pid}" in coterie(repository, env, "team").stdout
                         view = json.loads(coterie(repository, env, "board", "--json").stdout)
                         assert view["silent"] == [
@@ -91,6 +98,40 @@ def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_
     assert any(look("show", f"{ref}:late.txt") == "late\n" for ref in refs)
     reasons = [each["reason"] for each in task["history"]]
     assert any("work kept as refs/coterie/main/rescue/" in each for each in reasons)
+
+
+def test_a_paused_host_of_the_lead_is_overtaken_too_and_merges_only_what_is_current_when_it_wakes(
+    repository: Path, ground: Ground, look: Look, tmp_path: Path
+) -> None:
+    fifo, go = tmp_path / "runs", tmp_path / "go"
+    os.mkfifo(fifo)
+    os.mkfifo(go)
+    wait = f"echo late > late.txt; echo runs > {fifo}; read < {go}; echo later > later.txt"
+    command = f"test $(basename $PWD) = ada && echo good > good.txt || {{ {wait}; }}"
+    held = Held([{"ref": "a", "subject": "A", "description": f"run {command}"}], ("cleo",))
+    with served(held) as server:
+        env = environment(server.url, tmp_path / "state") | {"COTERIE_HUNG_AFTER": "2"}
+        with started(repository, env, "run", "a change") as run:
+            assert held.begun.wait(60)
+            held.go_on.set()
+            assert fifo.read_text() == "runs\n"
+            with started(repository, env, "join", "--name", "ada") as ada:
+                wait_for(lambda: ground.member("ada").get("status") == "idle")
+                with stopped(run, ground.root):
+                    taken = coterie(repository, env, "task", "release", "T1", "--now")
+                    assert taken.returncode == 0 and f"pid {run.pid}" in " ".join(taken.stdout.split()), taken.stderr
+                    wait_for(lambda: ground.task()["status"] == "submitted")
+                    assert ground.owners() == ["cleo", "ada"]
+                    asked = held.asked.count("main/cleo#1")
+                assert said(ada) and ada.returncode == 0
+            out = said(run)
+            assert run.returncode == 0, out
+    assert held.asked.count("main/cleo#1") == asked
+    assert look("ls-tree", "-r", "--name-only", "coterie/main/integration").split() == [
+        "good.txt",
+        "one.txt",
+        "two.txt",
+    ]
 
 
 def test_a_hung_teammate_that_is_stopped_now_is_killed_and_its_life_ends(
