@@ -27,11 +27,13 @@ class Held:
     def __init__(self, tasks: list[dict[str, Any]], mates: tuple[str, ...] = ()) -> None:
         self.crew = crew(tasks, mates)
         self.asked: list[str] = []
+        self.models: dict[str, str] = {}
         self.begun = threading.Event()
         self.go_on = threading.Event()
 
     def __call__(self, request: ModelRequest) -> Answer:
         self.asked.append(request.user_id)
+        self.models[request.user_id] = request.model
         if is_lead(request) and len(request.messages) == 1:
             self.begun.set()
             assert self.go_on.wait(60)
@@ -77,7 +79,7 @@ def test_a_joined_teammate_plans_works_and_hands_in_and_leaves_when_the_team_has
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
     tasks = [
-        {"ref": "a", "subject": "A", "description": "write a.txt a\nrun echo b > b.txt", "requires_plan": True},
+        {"ref": "a", "subject": "A", "description": "write a.txt a", "requires_plan": True, "role": "docs"},
         {"ref": "b", "subject": "B", "description": "run cat a.txt > c.txt", "blocked_by": ["a"]},
     ]
     held = Held(tasks)
@@ -85,7 +87,8 @@ def test_a_joined_teammate_plans_works_and_hands_in_and_leaves_when_the_team_has
         env = environment(server.url, tmp_path / "state")
         with started(repository, env, "run", "a change", "--checks", "true") as run:
             assert held.begun.wait(60)
-            with started(repository, env, "join", "--name", "cleo", "--output-format", "json") as join:
+            words = ("--role", "docs", "--model", "claude-haiku-4-5", "--output-format", "json")
+            with started(repository, env, "join", "--name", "cleo", *words) as join:
                 record = ground.joined("cleo")
                 lock = read(ground.root / "processes" / f"{record['process']}.lock")
                 assert lock["pid"] == join.pid and lock["start"] and lock["boot"]
@@ -102,7 +105,25 @@ def test_a_joined_teammate_plans_works_and_hands_in_and_leaves_when_the_team_has
     report = read(ground.root / "report.json")
     assert report["tokens"] >= sum(ground.member("cleo")["tokens"].values()), "what it costs is the team's"
     assert not list((ground.root / "processes").glob(f"{record['process']}.*"))
-    assert {each.partition("/")[2] for each in held.asked} == {"lead#1", "cleo#1"}
+    assert held.models["main/cleo#1"] == "claude-haiku-4-5" != held.models["main/lead#1"]
+    assert set(held.models) == {"main/lead#1", "main/cleo#1"}
+
+
+def test_what_the_team_has_spent_stops_a_joined_teammate_too(repository: Path, ground: Ground, tmp_path: Path) -> None:
+    held = Held([{"ref": "a", "subject": "A", "description": "write a.txt a"}])
+    with served(held) as server:
+        env = environment(server.url, tmp_path / "state")
+        with started(repository, env, "run", "a change", "--max-tokens", "1000") as run:
+            assert held.begun.wait(60)
+            with started(repository, env, "join", "--name", "cleo") as join:
+                ground.joined("cleo")
+                held.go_on.set()
+                out = said(join)
+                assert join.returncode == 7 and "1000 tokens" in out, out
+            out = said(run)
+            assert run.returncode == 7 and "1000 tokens" in out, out
+    assert ground.member("lead")["tokens"]["cache_write"] > 1000 and "main/cleo#1" not in held.asked
+    assert ground.task()["status"] == "pending"
 
 
 def test_who_cannot_join_is_told_why(repository: Path, ground: Ground, tmp_path: Path) -> None:
