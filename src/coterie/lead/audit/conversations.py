@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +31,7 @@ def faults(sight: Sight) -> Iterator[Fault]:
 def _conversations(records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], bool]]:
     """Each conversation's records, and whether it is the last one."""
     starts = [index for index, record in enumerate(records) if isinstance(record, Opened)]
-    for start, end in zip(starts, [*starts[1:], len(records)], strict=True):
+    for start, end in itertools.pairwise([*starts, len(records)]):  # a life that ended at once has none
         yield records[start:end], end == len(records)
 
 
