@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from coterie import files
 from coterie.errors import CoterieError, Refused
 from coterie.lead.checks import Checks, Ended
-from coterie.lead.ending import OPEN
 from coterie.mailbox import Event, Returned
 from coterie.taskboard import Evidence, Status, Task
 from coterie.teammates.cancel import Cancel, linked
+from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.team import Runtime, Team
 from coterie.worktrees import Merge
 
@@ -199,7 +199,7 @@ class Queue:
         self.complete(task, commit, evidence)
 
     def complete(self, task: Task, commit: str | None, evidence: Iterable[Evidence]) -> None:
-        self.team.board.complete(
+        after = self.team.board.complete(
             task.id,
             task.epoch,
             merged_commit=commit,
@@ -208,15 +208,7 @@ class Queue:
         )
         said = f"merged as {commit[:12]}" if commit else "no change"
         self.team.events.say("merge", f"{task.id} is completed: {said}: {task.subject}", task=task.id, commit=commit)
-        last = not any(each.status in OPEN for each in self.team.board.tasks())
-        more = "\nNo task is open any more: call finish, or create what is missing." if last else ""
-        self._tell(
-            "task-completed",
-            f"{task.id} is completed ({said}): {task.subject}{more}",
-            made_by=f"{task.id}/e{task.epoch}/completed",
-            task=task.id,
-            wakes=last,
-        )
+        send_outcome(self.team, after)
 
     def judged_red(self, task: Task, tip: str, evidence: list[Evidence], cancel: Cancel, *, same: bool = False) -> bool:
         """Whether a check is red; then the entry is given back, or set aside where the tip is red without it too."""
@@ -277,9 +269,7 @@ class Queue:
         team.events.say("merge", f"{task.id} is returned: {reason}", task=task.id)
         if after.status is Status.IN_PROGRESS:
             send_returned(team, after)
-        elif after.status is Status.FAILED:
-            text = f"{task.id} has failed: returned {files.counted(after.returns, 'time')}. Last reason: {reason}"
-            self._tell("task-failed", text, made_by=f"{task.id}/e{task.epoch}/failed", task=task.id)
+        send_outcome(team, after)
 
     def _tell(self, event: str, text: str, *, made_by: str, task: str | None = None, wakes: bool = True) -> None:
         with contextlib.suppress(CoterieError):

@@ -15,6 +15,7 @@ from coterie.mailbox import Event, Message, send_owed
 from coterie.taskboard import NotCurrent, Status
 from coterie.teammates.commands import ProcessMark, kill_leftovers
 from coterie.teammates.journal import DamagedJournal, Journal, Started, Undelivered, whole_records
+from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.processes import boot_id
 from coterie.teammates.roster import MemberRecord, UnknownMember
 from coterie.teammates.roster import Status as MemberStatus
@@ -196,13 +197,17 @@ def _may_live(team: Team, name: str, instance: str) -> bool:
 
 
 def _settle_mail(team: Team, members: list[MemberRecord]) -> None:
-    """Mail that records owe, and mail of lives that ended."""
+    """What killed senders left, what cannot be read, mail that records owe, and mail of lives that ended."""
+    for name in team.mail.names():
+        team.mail.heal(name)
+    team.requests.heal()
     for request in team.requests.all():
         with contextlib.suppress(CoterieError):
             send_owed(team.requests, team.mail, request)
     for task in team.board.tasks():
         with contextlib.suppress(CoterieError):
             send_returned(team, task)
+            send_outcome(team, task)
     for member in members:
         settle_ended(team, member)
 

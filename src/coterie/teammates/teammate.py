@@ -35,6 +35,7 @@ class Teammate(Member):
     def __init__(self, runtime: Runtime, record: MemberRecord) -> None:
         self.tools = TEAMMATE_TOOLS
         self._deadlines: dict[str, float] = {}
+        self._unreported = True  # until it has been looked whether its last stretch was reported
         self._started_anew = True  # until it has been looked whether this life left an assignment in the middle
         super().__init__(runtime, record)
 
@@ -42,6 +43,7 @@ class Teammate(Member):
 
     def do_next(self) -> bool:
         """Shutdown, then what was taken from it, its mail, its own unfinished assignment, the next ready task."""
+        self.report_what_was_left()
         if requests := self.shutdowns():
             self.shut_down(requests, forced=self.halt.reason == TOO_LATE)
             return True
@@ -114,6 +116,12 @@ class Teammate(Member):
             self.loop.tell("unfinished", f"The run was started again. {task.id} is still yours and in progress: go on.")
         return anew and middle
 
+    def report_what_was_left(self) -> None:
+        """After a restart: a stretch that had come to its end is reported, if its report was not sent yet."""
+        left, self._unreported = self._unreported, False
+        if left and self.loop.last_answer() is not None and not self.loop.open():
+            self.after_stretch()
+
     def rest(self, reason: str) -> None:
         if (self.record.status, self.record.reason) != (Status.IDLE, reason):
             self.status(Status.IDLE, reason)
@@ -143,7 +151,7 @@ class Teammate(Member):
 
     def stretch(self, mail: bool = False) -> None:
         """Turns until an answer without tool calls, then say what came of it."""
-        self._started_anew = False
+        self._started_anew = self._unreported = False
         self.status(Status.WORKING, "" if self.record.task is None else f"on {self.record.task}")
         if mail:
             self.loop.deliver()
@@ -160,7 +168,9 @@ class Teammate(Member):
         here = task is not None and self.conversation_of(task)
         text = self.loop.report()
         if task is None or not here:
-            self.report(text or "(done)", task=None, epoch=None)
+            opened = self.journal.conversation()[0]
+            assert isinstance(opened, Opened)
+            self.report(text or "(done)", task=opened.task, epoch=opened.epoch)
             return
         state = self.plan_state()
         if task.status is TaskStatus.IN_PROGRESS and task.wanted is None and state is not PlanState.SUBMITTED:

@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import Field
 
-from coterie import files
 from coterie.errors import Refused
 from coterie.mailbox import send_owed
 from coterie.taskboard import Assignment, NewTask
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.approving import approver
 from coterie.teammates.gate import PlanState
+from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
 
 __all__ = ["GIVE_UP", "PARK", "PROPOSE_TASKS", "SUBMIT_PLAN", "SUBMIT_WORK", "SYNC", "NewTasks", "create"]
@@ -127,6 +127,7 @@ class GiveUp(Arguments):
 
 def _give_up(member: Any, given: GiveUp, call: Call) -> ToolResult:
     if (before := _done_before(member, call)) is not None:
+        send_outcome(member.team, before)
         return ToolResult(f"{before.id} was given up", ends=True)
     task = _in_progress(member)
     kept = member.let_go(task)
@@ -134,9 +135,7 @@ def _give_up(member: Any, given: GiveUp, call: Call) -> ToolResult:
         task.id, task.epoch, by=member.name, reason=given.reason[:REASON_CAP] + kept, made_by=call.key
     )
     member.say("task", f"gives up {task.id}: {given.reason}", task=task.id)
-    if after.status is TaskStatus.FAILED:
-        text = f"{task.id} has failed: given up {files.counted(after.attempts, 'time')}. Last reason: {given.reason}"
-        member.tell_lead("task-failed", text, made_by=f"{task.id}/e{task.epoch}/failed", task=task.id)
+    send_outcome(member.team, after)
     return ToolResult(f"{task.id} is {after.status} again", ends=True)
 
 
@@ -240,6 +239,9 @@ def _sync(member: Any, given: Sync, call: Call) -> str:
     tip = team.keeper.tip()
     bound = task.assignment
     if not team.keeper.needs_merge(member.name, tip):
+        if bound.base != tip:  # merged just before a kill: only the record of it is missing
+            bound = Assignment(worktree=bound.worktree, branch=bound.branch, base=tip)
+            team.board.bind(task.id, task.epoch, bound, made_by=call.key)
         return f"your worktree has all of {tip[:12]} already"
     conflicts = team.keeper.merge_in(member.name, task=task.id, epoch=task.epoch, commit=tip)
     team.board.bind(
