@@ -284,6 +284,18 @@ def config(team: Team = None, json: Json = False) -> int:
     return look.config(team, json)
 
 
+@app.command()
+def doctor(
+    repair: Annotated[bool, typer.Option("--repair", help="Put right what a start puts right.")] = False,
+    team: Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team; else all of them.")] = None,
+    json: Json = False,
+) -> int:
+    """Check the machine and every file, branch and worktree of the teams."""
+    from coterie.console import doctor as page
+
+    return page.doctor(team, json, repair=repair)
+
+
 # ----------------------------------------------------------------------------------------------------------- steering
 
 

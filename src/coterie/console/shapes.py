@@ -238,6 +238,44 @@ class ConfigView(Shape):
     notes: list[str]
 
 
+class Machine(Shape):
+    """What the teams run on. `problems` say what a run would be refused for."""
+
+    python: str
+    git: str = Field(description="its version; empty where there is none, or one that is too old")
+    file_system: str = Field(description="the kind that .coterie is on, as the kernel names it")
+    problems: list[str]
+
+
+class FaultRow(Shape):
+    """One thing that is not as it has to be."""
+
+    rule: str
+    where: str = Field(description="a path below the team's folder, else an absolute path, a ref or an id")
+    found: str
+    cure: str
+    repairable: bool = Field(description="whether going on with the team puts it right")
+
+
+class Examined(Shape):
+    """One team."""
+
+    team: str
+    pid: int | None = Field(description="of the host that runs it")
+    repaired: list[str]
+    faults: list[FaultRow]
+    set_aside: list[str] = Field(description="files in `bad` folders, for a person to look at; no fault")
+
+
+class DoctorView(Shape):
+    """What `coterie doctor` found. `exit` is its exit code."""
+
+    sandbox: str = Field(description="level of the boundary around commands: full, partial or none")
+    machine: Machine
+    teams: list[Examined]
+    exit: int
+
+
 class TaskCounts(Shape):
     """How many tasks ended how; `open` are pending, in_progress or submitted."""
 
@@ -311,6 +349,7 @@ COMMANDS: dict[str, type[BaseModel]] = {
     "log": EventLine,
     "why": WhyView,
     "diff": DiffView,
+    "doctor": DoctorView,
     "land": LandView,
     "config": ConfigView,
 }

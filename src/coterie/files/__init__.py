@@ -32,6 +32,7 @@ from coterie.files.locks import (
 from coterie.files.names import RESERVED, check_name, clean, counted, now, process_mark, token
 from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json
 from coterie.files.room import shortage
+from coterie.files.systems import file_system, is_network
 from coterie.files.writing import (
     Durability,
     append,
@@ -68,9 +69,11 @@ __all__ = [
     "drop_lock",
     "encode",
     "expect_regular",
+    "file_system",
     "held",
     "hold",
     "holder",
+    "is_network",
     "living_holder",
     "locked",
     "make_folder",

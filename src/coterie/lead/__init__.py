@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from coterie.lead.audit import Fault, audit
+from coterie.lead.audit import Fault, audit, set_aside
 from coterie.lead.ending import spent_by_task
 from coterie.lead.host import Outcome
 from coterie.lead.join import join_team
 from coterie.lead.opening import create_team, find_team, open_team, teams
 from coterie.lead.overtake import take_now
+from coterie.lead.repair import repair
 from coterie.lead.run import owes, run_team
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "join_team",
     "open_team",
     "owes",
+    "repair",
     "run_team",
+    "set_aside",
     "spent_by_task",
     "take_now",
     "teams",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie import files
-from coterie.errors import UsageError
+from coterie.errors import AlreadyRunning, UsageError
 from coterie.lead.opening import read_instructions
 from coterie.teammates.commands import Commands
 from coterie.teammates.model import Model
@@ -18,7 +18,7 @@ from coterie.teammates.sandbox import NoSandbox, hide_process
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Runtime, Team
 
-__all__ = ["Outcome", "forget_process", "hosting", "make_runtime", "mark_of_host", "real_model"]
+__all__ = ["Outcome", "forget_process", "hosting", "leading", "make_runtime", "mark_of_host", "real_model"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,26 @@ def hosting(root: Path) -> Iterator[str]:
     finally:
         for kind in ("port", "commands", "lock"):  # the lock last, and while it is held: nobody sees it free
             files.remove(root / "processes" / f"{process}.{kind}")
+        hold.release()
+
+
+@contextlib.contextmanager
+def leading(root: Path) -> Iterator[str]:
+    """Be the one host that runs the lead, the queue and recovery; gives the process's id.
+
+    Raises `AlreadyRunning` naming pid and start time where another process is.
+    """
+    try:
+        hold = files.hold(files.make_folder(root / "processes") / "lead.lock", mark_of_host())
+    except files.Held as error:
+        raise AlreadyRunning(
+            f"the team {root.name} is run by pid {error.info.get('pid')} since {error.info.get('started')}: "
+            "steer it with `coterie say`, stop it with `coterie stop`"
+        ) from None
+    try:
+        with hosting(root) as process:
+            yield process
+    finally:
         hold.release()
 
 

@@ -16,7 +16,7 @@ from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.team import Runtime, Team
 from coterie.worktrees import Merge
 
-__all__ = ["Queue", "send_returned"]
+__all__ = ["Queue", "complete", "send_returned"]
 
 POLL = 2.0
 CONFLICT = "conflict: "  # begins the lines of a kept output that name the files in conflict
@@ -75,7 +75,7 @@ class Queue:
                     if each.exit_code != 0:
                         text = f"red on the base, before any change: {each.command}\n{self.checks.output(each, 2000)}"
                         team.events.say("warning", text)
-                        self._tell("base-red", text, made_by=f"base/{each.command[:150]}")
+                        _tell_lead(self.team, "base-red", text, made_by=f"base/{each.command[:150]}")
             self.busy = False
         if not self.runtime.stop.wanted.is_set() and not team.record.base_checked:
             with files.locked(team.root / "lock"):  # for processes that join: this one has its event
@@ -120,7 +120,12 @@ class Queue:
         before, self.blocked = self.blocked, self.team.merger.checked_out()
         if self.blocked is not None and before is None:
             self.team.events.say("warning", f"the merge queue waits: {self.blocked}", task=task.id)
-            self._tell("queue-waits", self.blocked, made_by=f"{task.id}/e{task.epoch}/{self.team.keeper.tip()}/waits")
+            _tell_lead(
+                self.team,
+                "queue-waits",
+                self.blocked,
+                made_by=f"{task.id}/e{task.epoch}/{self.team.keeper.tip()}/waits",
+            )
         return self.blocked is not None
 
     # ------------------------------------------------------------ one entry
@@ -139,13 +144,13 @@ class Queue:
             evidence = self.checks.on(tip, commands, cancel=cancel)
             if self.judged_red(task, tip, evidence, cancel, same=True):
                 return
-            self.complete(task, None, evidence)
+            complete(self.team, task, None, evidence)
             return
         merged = team.merger.find_merged(
             task=task.id, epoch=task.epoch, head=result.commit, base=team.record.base.commit
         )
         if merged is not None:
-            self.complete(task, merged, result.evidence)
+            complete(self.team, task, merged, result.evidence)
             return
         if task.merging is not None:
             task = team.board.set_merging(task.id, task.epoch, None)
@@ -196,19 +201,7 @@ class Queue:
         except CoterieError as error:  # it moved, or was checked out, since it was looked at
             team.board.set_merging(task.id, task.epoch, None)
             raise Ended(f"the integration branch could not be moved: {error}") from None
-        self.complete(task, commit, evidence)
-
-    def complete(self, task: Task, commit: str | None, evidence: Iterable[Evidence]) -> None:
-        after = self.team.board.complete(
-            task.id,
-            task.epoch,
-            merged_commit=commit,
-            evidence=list(evidence),
-            made_by=f"{task.id}/e{task.epoch}/complete",
-        )
-        said = f"merged as {commit[:12]}" if commit else "no change"
-        self.team.events.say("merge", f"{task.id} is completed: {said}: {task.subject}", task=task.id, commit=commit)
-        send_outcome(self.team, after)
+        complete(self.team, task, commit, evidence)
 
     def judged_red(self, task: Task, tip: str, evidence: list[Evidence], cancel: Cancel, *, same: bool = False) -> bool:
         """Whether a check is red; then the entry is given back, or set aside where the tip is red without it too."""
@@ -224,8 +217,12 @@ class Queue:
                 )
             text = f"{task.id} cannot be judged: {red.command} is red on the integration branch without it too"
             self.team.events.say("warning", text, task=task.id)
-            self._tell(
-                "base-red", f"{text}\n{self.checks.output(red, 3000)}", made_by=f"{tip}/{task.id}/aside", task=task.id
+            _tell_lead(
+                self.team,
+                "base-red",
+                f"{text}\n{self.checks.output(red, 3000)}",
+                made_by=f"{tip}/{task.id}/aside",
+                task=task.id,
             )
             return True
         self.give_back(
@@ -271,15 +268,30 @@ class Queue:
             send_returned(team, after)
         send_outcome(team, after)
 
-    def _tell(self, event: str, text: str, *, made_by: str, task: str | None = None, wakes: bool = True) -> None:
-        with contextlib.suppress(CoterieError):
-            self.team.mail.send(
-                Event(text=text, event=event, task=task, wakes=wakes),
-                sender="queue",
-                sender_instance=None,
-                to="lead",
-                made_by=made_by[:300],
-            )
+
+def complete(team: Team, task: Task, commit: str | None, evidence: Iterable[Evidence]) -> None:
+    """The task is done: merged as `commit`, or without a change. The lead is told. Again: nothing happens twice."""
+    after = team.board.complete(
+        task.id,
+        task.epoch,
+        merged_commit=commit,
+        evidence=list(evidence),
+        made_by=f"{task.id}/e{task.epoch}/complete",
+    )
+    said = f"merged as {commit[:12]}" if commit else "no change"
+    team.events.say("merge", f"{task.id} is completed: {said}: {task.subject}", task=task.id, commit=commit)
+    send_outcome(team, after)
+
+
+def _tell_lead(team: Team, event: str, text: str, *, made_by: str, task: str | None = None, wakes: bool = True) -> None:
+    with contextlib.suppress(CoterieError):
+        team.mail.send(
+            Event(text=text, event=event, task=task, wakes=wakes),
+            sender="queue",
+            sender_instance=None,
+            to="lead",
+            made_by=made_by[:300],
+        )
 
 
 def send_returned(team: Team, task: Task) -> None:

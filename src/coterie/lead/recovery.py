@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from pathlib import Path
 
 from coterie import files
 from coterie.errors import CoterieError
+from coterie.lead import steps
+from coterie.lead.audit import Fault
 from coterie.lead.checks import marks_of
 from coterie.lead.host import forget_process
 from coterie.lead.integration import send_returned
@@ -24,27 +25,41 @@ from coterie.worktrees import git_command
 
 __all__ = ["bury", "dead_processes", "end_commands", "held_process", "recover", "sweep_life"]
 
-_TEMP = re.compile(r"\.(?P<name>.+)\.(?P<token>[0-9a-f]{12})-\d+\.tmp")
 
+def recover(team: Team) -> list[Fault]:
+    """Put right what an earlier host left, step by step, and answer what is wrong all the same.
 
-def recover(team: Team) -> None:
-    """Run every step in its order. The caller holds lead.lock, so no other host moves claims of this team.
-
-    What a living joined process has in hand (commands, worktree, claim, mail) is left alone.
+    The caller holds lead.lock and has started no thread of a member, so no other host moves claims of this team. What
+    a living joined process has in hand (commands, worktree, claim, mail) is left alone. Each step may be killed and
+    run again; each tells the events what it repaired. The calls that a member was interrupted in are the member's own
+    to repair, when its thread starts: they take its tools. Raises `NewerSchema` before anything is changed, and
+    `DamagedError` where going on would build on work that is not there.
     """
+    steps.expect_known_schema(team)
     dead = dead_processes(team)
-    _end_leftovers(team, dead)
-    _drop_temp_files(team)
-    for process in dead:
-        bury(team, process)
     members = team.roster.all()
     elsewhere = {each.name for each in members if _lives_elsewhere(team, each)}
+    _end_leftovers(team, dead)
+    _drop_temp_files(team)
+    steps.drop_unsent(team)
+    steps.cut_torn_journals(team, elsewhere)
+    team.board.settle()  # quarantine, and batches that were begun
+    team.requests.heal()
+    steps.open_branch(team)
+    for process in dead:
+        bury(team, process)
+    steps.drop_stray_ports(team)
     names = {each.name for each in members if each.name != "lead"} | {"lead", "queue"}
     others = (path.stem for path in (team.root / "processes").glob("*.lock") if path.name != "lead.lock")
     alone = not any(held_process(team, each) for each in others if each != team.process)
     team.keeper.heal(sorted(names - elsewhere), alone=alone)
+    steps.settle_merges(team)
+    steps.carry_out_wanted(team, elsewhere)
     release_orphans(team)
-    _settle_mail(team, members)
+    steps.rest_worktrees(team, elsewhere)
+    steps.put_mail_away(team, elsewhere)
+    _settle_mail(team, team.roster.all())
+    return steps.tell_faults(team)
 
 
 def _say(team: Team, text: str) -> None:
@@ -151,10 +166,10 @@ def _drop_temp_files(team: Team, *, of: str | None = None) -> None:
     worktrees = Path(team.record.worktrees_root)  # the file tools write beside the worktrees
     with files.locked(team.root / "lock"):
         for path in sorted([*team.root.rglob(".*.tmp"), *worktrees.glob(".*.tmp")]):
-            found = _TEMP.fullmatch(path.name)
-            if found is None or found["token"] == files.token() or of not in (None, found["token"]):
+            owner = files.temp_owner(path.name)
+            if owner in (None, files.token()) or of not in (None, owner) or path.is_dir():
                 continue
-            if not held_process(team, found["token"]):
+            if not held_process(team, owner):
                 files.remove(path)
                 _say(team, f"removed the half-written {path}")
 
@@ -170,10 +185,7 @@ def release_orphans(team: Team, *, only: str | None = None) -> None:
             continue
         if _may_live(team, claim.owner, claim.instance):
             continue
-        kept = ""
-        with contextlib.suppress(CoterieError):
-            snapshot = team.keeper.snapshot(claim.owner, label=f"{task.id}-e{task.epoch}")
-            kept = f", snapshot {snapshot.commit}" if snapshot is not None else ""
+        kept = steps.keep_work(team, task, claim.owner)
         try:
             if task.wanted is not None:
                 team.board.carry_out(task.id, task.epoch, by="runtime")

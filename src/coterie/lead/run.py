@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from coterie import files
-from coterie.errors import AlreadyRunning, CoterieError, KeyOrBilling, Refused
+from coterie.errors import CoterieError, KeyOrBilling, Refused
 from coterie.lead.checks import Checks
 from coterie.lead.ending import OPEN, Ending, write_report
-from coterie.lead.host import Outcome, hosting, make_runtime, mark_of_host, real_model
+from coterie.lead.host import Outcome, leading, make_runtime, real_model
 from coterie.lead.integration import Queue
 from coterie.lead.joined import Joined
 from coterie.lead.lead import Lead
@@ -64,24 +64,14 @@ def run_team(
     if model is None and not api_key:
         raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
     chosen = model or real_model(settings, api_key)
-    try:
-        lead_hold = files.hold(files.make_folder(root / "processes") / "lead.lock", mark_of_host())
-    except files.Held as error:
-        raise AlreadyRunning(
-            f"the team {record.team} is run by pid {error.info.get('pid')} since {error.info.get('started')}: "
-            "steer it with `coterie say`, stop it with `coterie stop`"
-        ) from None
-    try:
-        with hosting(root) as process:
-            TeamRecord.read(root).model_copy(update={"settings": settings}).write(root)
-            team = open_team(root, process=process)
-            if _open_tasks(team):
-                team.record.model_copy(update={"ended": None}).write(root)  # created or retried after the end
-            team.events.watch(watch)
-            with team.bell:
-                return Run(team, settings, chosen, interactive=interactive, again=again, say=say).go()
-    finally:
-        lead_hold.release()
+    with leading(root) as process:
+        TeamRecord.read(root).model_copy(update={"settings": settings}).write(root)
+        team = open_team(root, process=process)
+        if _open_tasks(team):
+            team.record.model_copy(update={"ended": None}).write(root)  # created or retried after the end
+        team.events.watch(watch)
+        with team.bell:
+            return Run(team, settings, chosen, interactive=interactive, again=again, say=say).go()
 
 
 def owes(root: Path) -> bool:
@@ -145,7 +135,6 @@ class Run:
             else:
                 with contextlib.suppress(Refused):  # it lives; after a fault its next life begins
                     team.roster.spawn("lead", model=self.runtime.settings.model)
-            team.keeper.create_integration(team.record.base.commit)
             recover(team)
             self.queue.thread.start()
             try:

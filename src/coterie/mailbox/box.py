@@ -261,12 +261,24 @@ class Mailbox:
             self._report(text)
         return lost
 
-    def heal(self, name: str) -> None:
-        """Remove what a killed `send` left in `tmp`. Every send holds the lock, so under it they are all dead."""
+    def heal(self, name: str) -> list[Path]:
+        """Remove what a killed `send` left in `tmp`, and say what. Every send holds the lock: under it all are dead."""
         with files.locked(self._lock):
-            for path in self._listed(name, "tmp"):
-                if not path.is_dir():
-                    files.remove(path)
+            left = [path for path in self._listed(name, "tmp") if not path.is_dir() or path.is_symlink()]
+            for path in left:
+                files.remove(path)
+        return left
+
+    def put_away(self, name: str, *, seen: Callable[[str], bool]) -> list[str]:
+        """Move what the journal has (see `receive`) out of `new`; answers these ids. Safe to run again."""
+        read = [each for each in self._read(name, room=None) if each.message is not None and seen(each.message.id)]
+        with files.locked(self._lock):
+            still = {path.name for path in self._new(name)}
+            read = [each for each in read if each.path.name in still]
+            said = self._put_away(name, read)
+        for text in said:
+            self._report(text)
+        return [each.message.id for each in read if each.message is not None]
 
     def names(self) -> list[str]:
         """Everybody who has a box."""

@@ -59,6 +59,10 @@ class Board(Changing):
         self._may_claim = may_claim
         super().__init__(Store(root, on_change=on_change, report=report, patience=settle), report)
 
+    def settle(self) -> None:
+        """Finish the batches that dead processes began, and set aside files that stay unreadable. Safe to run again."""
+        self._locked(lambda: None)
+
     # -- creating and claiming ----------------------------------------------------------------------------------
 
     def create(

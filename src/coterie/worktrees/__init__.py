@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.worktrees.errors import NotBound, Unmergeable
-from coterie.worktrees.git import Git, GitError, Repository, Where, find_repository, git_command
+from coterie.worktrees.git import Git, GitError, Repository, Where, check_version, find_repository, git_command
 from coterie.worktrees.in_hand import work_in_hand
 from coterie.worktrees.keeper import Keeper, Opened
 from coterie.worktrees.landing import Landing, LandingKind, land, plan_land
@@ -37,6 +37,7 @@ __all__ = [
     "Where",
     "Worktree",
     "branch_of",
+    "check_version",
     "find_repository",
     "git_command",
     "integration_ref",

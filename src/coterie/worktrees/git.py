@@ -289,12 +289,13 @@ def init_empty(path: Path) -> None:
     _execute(["git", "init", "--quiet", "--template=", "--", str(path)], {}, 20.0, (0,), shown=("init",))
 
 
-def check_version() -> None:
-    """Raise `EnvironmentFault` where git is missing or too old."""
+def check_version() -> str:
+    """The version of git. Raises `EnvironmentFault` where it is missing or too old."""
     said = _execute(["git", "version"], {}, 20.0, (0,), shown=("version",))[1]
     found = re.search(r"(\d+)\.(\d+)", said)
     if found is None or (int(found[1]), int(found[2])) < MINIMUM:
         raise EnvironmentFault(f"expected git {MINIMUM[0]}.{MINIMUM[1]} or later, found {said!r}: upgrade git")
+    return said.removeprefix("git version ")
 
 
 def find_repository(start: Path) -> Repository:

@@ -422,3 +422,8 @@ def test_a_compacted_conversation_is_one_more_conversation(scene: Scene) -> None
     scene.answer("ada", "c1")
     scene.journal("ada").append(Finished(instance="ada#1", call="c1", tool="bash", text="ok", is_error=False))
     assert scene.found() == []
+
+
+def test_a_journal_without_a_conversation_is_a_journal(scene: Scene) -> None:
+    scene.journal("ben").append(Delivered(instance="ben#1", turn=1, ids=[], kinds=[], text=""))
+    assert scene.found() == []

@@ -8,6 +8,7 @@ from pathlib import Path
 from coterie import files
 from coterie.lead.audit.fault import AGAIN, Fault
 from coterie.lead.audit.sight import Sight, names
+from coterie.lead.checks import marks_of
 from coterie.teammates.commands import ProcessMark, find_leftovers
 from coterie.teammates.journal import Started
 
@@ -40,7 +41,7 @@ def _locks(sight: Sight) -> Iterator[Fault]:
     there = names(sight.root / "processes", sight)
     for name in there:
         stem, _, ending = name.rpartition(".")
-        if ending not in ("lock", "port") or stem.startswith(".") or stem == "lead" or stem in sight.hosts:
+        if ending not in ("lock", "port", "commands") or stem.startswith(".") or stem == "lead" or stem in sight.hosts:
             continue
         if ending == "lock" or f"{stem}.lock" not in there:  # one fault for each host
             text = f"the host process {stem} is gone and its {ending} file is there"
@@ -54,6 +55,9 @@ def marks(sight: Sight) -> Iterator[ProcessMark]:
             for record in told.records:
                 if isinstance(record, Started) and record.process:
                     yield ProcessMark(**record.process)
+    for each in names(sight.root / "processes", sight):  # its checks
+        if each.endswith(".commands") and each.removesuffix(".commands") not in sight.hosts:
+            yield from marks_of(sight.root, each.removesuffix(".commands"))
 
 
 def _processes(sight: Sight) -> Iterator[Fault]:
