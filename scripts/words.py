@@ -87,6 +87,7 @@ WORDS = {
     "sent_at": "when it was sent, ISO 8601 in UTC",
     "seq": "one more for each, without holes",
     "settings": "by name",
+    "silent": "hosts that live and do not answer, with the members that they run",
     "since": "since when it has this status, ISO 8601 in UTC",
     "source": "where it comes from: an option, a variable, a file with the line, team.json or default",
     "split": "the request that has to be approved before it may be claimed; null where none has",

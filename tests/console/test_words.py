@@ -51,6 +51,7 @@ WITH_TEAM = [
     ("config",),
     ("resume",),
     ("stop",),
+    ("join", "--name", "eve"),
     ("land",),
     ("diff",),
 ]

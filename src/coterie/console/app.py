@@ -141,7 +141,7 @@ def join(
     base_url: BaseUrl = None,
     output_format: Output = "text",
 ) -> int:
-    """Run one teammate from this terminal, on a team that runs in another."""
+    """Run one teammate of a running team from this terminal."""
     from coterie.console import running
 
     given = {"model": model, "base_url": base_url}
