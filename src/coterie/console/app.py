@@ -290,7 +290,7 @@ def doctor(
     team: Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team; else all of them.")] = None,
     json: Json = False,
 ) -> int:
-    """Check the machine and every file, branch and worktree of the teams."""
+    """Check the machine, and all that the teams keep."""
     from coterie.console import doctor as page
 
     return page.doctor(team, json, repair=repair)
