@@ -230,3 +230,16 @@ def test_where_only_processes_may_die_nothing_is_fsynced(tmp_path: Path, synced:
     files.truncate(tmp_path / "a.jsonl", 0)
     assert [each for each in synced if each != "replace"] == []
     assert files.read_json(tmp_path / "b" / "a.json") == {"schema": 1}
+
+
+def test_a_file_that_is_to_be_replaced_keeps_its_name_while_it_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "T1.json"
+    path.write_bytes(b"{")
+    assert files.set_aside(path, stays=True) == tmp_path / "bad" / "T1.json"
+    assert path.read_bytes() == (tmp_path / "bad" / "T1.json").read_bytes() == b"{"
+    files.write_bytes(path, b"{}")
+    assert (tmp_path / "bad" / "T1.json").read_bytes() == b"{"
+    path.unlink()
+    path.mkdir()  # a folder has but one name
+    assert files.set_aside(path, stays=True) == tmp_path / "bad" / "T1.json.1"
+    assert not path.exists()

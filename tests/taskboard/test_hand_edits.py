@@ -265,15 +265,17 @@ def test_an_old_copy_is_not_what_is_restored(team: Team) -> None:
     assert not team.path("T1").exists()
 
 
-def test_what_a_process_wrote_and_died_before_it_said_so_can_be_restored(team: Team) -> None:
+@pytest.mark.parametrize("whoever", ["a fresh process", "a running process"])
+def test_what_a_process_wrote_and_died_before_it_said_so_can_be_restored(team: Team, whoever: str) -> None:
     team.create("a")
-    old, copy, changes = (
-        path.read_bytes() for path in (team.path("T1"), team.root / "last" / "T1", team.root / "changes")
-    )
+    running = team.open(process="p2")
+    running.create([], by="lead")
+    paths = (team.path("T1"), team.root / "last" / "T1", team.root / "changes")
+    old, copy, changes = (path.read_bytes() for path in paths)
     task = team.claim()
-    (team.root / "last" / "T1").write_bytes(copy)
-    (team.root / "changes").write_bytes(changes + b"T1\n")
-    team.open().create([], by="lead")  # whoever sees it first says so
+    paths[1].write_bytes(copy)
+    paths[2].write_bytes(changes + b"T1\n")
+    (team.open() if whoever == "a fresh process" else running).create([], by="lead")  # the first to see it says so
     team.path("T1").write_bytes(old)
     team.open().create([], by="lead")
     assert team.board.get("T1") == task

@@ -1,9 +1,14 @@
-"""Many at once: 32 threads in 4 processes on one board of 1,000 tasks, while somebody keeps looking."""
+"""Many at once: 32 threads in 4 processes on one board of 1,000 tasks, while somebody keeps looking.
+
+And the same while processes are killed and replaced, of which `COTERIE_SOAK=1` makes 8 processes of 8 threads on 2,000
+tasks and 1,000 kills.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,6 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from coterie.taskboard import NewTask, Status, Task, read_tasks
 
 if TYPE_CHECKING:
@@ -19,6 +26,10 @@ if TYPE_CHECKING:
 
 SCRIPT = Path(__file__).parent / "crowd.py"
 TASKS, PROCESSES, THREADS = 1000, 4, 8
+
+NURSERY = Path(__file__).parent / "nursery.py"
+SOAK = os.environ.get("COTERIE_SOAK") == "1"
+CHILDREN, CHILD_THREADS, CHILD_TASKS, KILLS, SECONDS = (8, 8, 2000, 1000, 0.6) if SOAK else (4, 4, 120, 25, 0.2)
 
 
 def test_of_32_threads_that_want_the_last_task_one_gets_it(team: Team) -> None:
@@ -93,4 +104,67 @@ def test_every_task_is_done_once_by_a_crowd_and_no_reader_ever_sees_a_broken_fil
         if task.result is not None:
             assert task.result.commit == f"{task.id}-{task.epoch}", "no stale effect came through"
     assert len({task.queued for task in tasks}) == TASKS // 5 + 1
+    assert not (team.tasks / "bad").exists()
+
+
+@pytest.mark.timeout(7200 if SOAK else 300)
+def test_nothing_is_done_twice_or_lost_where_processes_are_killed_at_random(team: Team, tmp_path: Path) -> None:
+    specs = [
+        NewTask(ref=f"r{n}", subject="s", blocked_by=(f"r{n - 20}",) if n > 20 and n % 5 == 0 else ())
+        for n in range(1, CHILD_TASKS + 1)
+    ]
+    team.board.create(specs, by="lead")
+    out = tmp_path / "out"
+    out.mkdir()
+    words = [str(each) for each in (NURSERY, team.root, out, CHILDREN, CHILD_THREADS, KILLS, SECONDS)]
+    nursery = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    unreadable: list[str] = []
+    try:
+        while nursery.poll() is None:
+            assert len(read_tasks(team.tasks, report=unreadable.append, settle=0.0)) >= CHILD_TASKS
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                nursery.wait(timeout=0.1)
+    finally:
+        (out / "stop").touch()  # for children that a nursery which failed has left
+        nursery.terminate()
+        said, errors = nursery.communicate(timeout=60)
+    assert (nursery.returncode, errors) == (0, ""), "no child failed, nothing was repaired or set aside"
+    assert int(said) == KILLS
+    assert unreadable == []
+
+    tasks = {task.id: task for task in read_tasks(team.tasks)}
+    told = Counter(
+        (what, task, epoch)
+        for path in out.glob("*.log")
+        for what, task, epoch, _ in map(json.loads, path.read_bytes().splitlines())
+    )
+    owners = {
+        (task, epoch): owner
+        for path in out.glob("*.log")
+        for what, task, epoch, owner in map(json.loads, path.read_bytes().splitlines())
+        if what == "claimed"
+    }
+    assert set(told.values()) == {1}, "no epoch of a task was given to two, and nothing done in it twice"
+    assert sum(what == "claimed" for what, _, _ in told) > CHILD_TASKS // 2
+    for task in tasks.values():
+        moves = [(str(each.from_), str(each.to), each.epoch) for each in task.history]
+        assert len(set(moves) - {move for move in moves if move[0] == move[1]}) == len(
+            [move for move in moves if move[0] != move[1]]
+        ), f"{task.id} was moved the same way twice in one epoch: {moves}"
+        claims = [each for each in task.history if (each.from_, each.to) == (Status.PENDING, Status.IN_PROGRESS)]
+        assert [each.epoch for each in claims] == list(range(1, task.epoch + 1))
+        assert (task.rev, task.status) == (len(task.history), Status.COMPLETED)
+        for each in claims:
+            assert owners.get((task.id, each.epoch), each.by) == each.by
+        assert task.result is not None and task.result.commit == f"{task.id}-{task.epoch}"
+    lost = [
+        (what, id, epoch)
+        for what, id, epoch in told
+        if not any(
+            each.epoch == epoch and str(each.to) == {"claimed": "in_progress", "released": "pending"}.get(what, what)
+            for each in tasks[id].history
+        )
+    ]
+    assert lost == [], "what was acknowledged is in the history"
+    assert all(tasks[id].epoch == epoch for what, id, epoch in told if what in ("submitted", "completed"))
     assert not (team.tasks / "bad").exists()
