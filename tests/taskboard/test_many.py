@@ -29,7 +29,7 @@ TASKS, PROCESSES, THREADS = 1000, 4, 8
 
 NURSERY = Path(__file__).parent / "nursery.py"
 SOAK = os.environ.get("COTERIE_SOAK") == "1"
-CHILDREN, CHILD_THREADS, CHILD_TASKS, KILLS, SECONDS = (8, 8, 2000, 1000, 0.6) if SOAK else (4, 4, 120, 25, 0.2)
+CHILDREN, CHILD_THREADS, CHILD_TASKS, KILLS, SECONDS = (8, 8, 2000, 1000, 1.2) if SOAK else (4, 4, 120, 25, 0.2)
 
 
 def test_of_32_threads_that_want_the_last_task_one_gets_it(team: Team) -> None:
