@@ -35,6 +35,7 @@ class Child:
         self.board = Board(root, process=process, report=lambda text: print(text, file=sys.stderr, flush=True))
         self.process = process
         self.stop = out / "stop"
+        self.parent = os.getppid()
         self.log = os.open(out / f"{process}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self.failed: list[BaseException] = []
         self.pause = threading.Event()
@@ -44,7 +45,7 @@ class Child:
 
     def work(self, thread: int) -> None:
         turn = 0
-        while not self.stop.exists():
+        while not self.stop.exists() and os.getppid() == self.parent:  # nobody outlives the test
             turn += 1
             owner = f"{self.process}-{thread}-{turn}"
             task = self.board.claim(owner=owner, instance=f"{owner}#1")
@@ -133,10 +134,11 @@ class Nursery:
     def run(self, children: int, kills: int, seconds: float) -> int:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         dice = random.Random(7)
+        test = os.getppid()
         killed = 0
         for _ in range(children):
             self.fork()
-        while True:
+        while os.getppid() == test:
             if signal.sigtimedwait({signal.SIGCHLD}, dice.uniform(0, seconds)) is not None:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if pid in self.children:
