@@ -17,7 +17,7 @@ from coterie.lead import create_team, open_team
 from coterie.lead.recovery import recover
 from coterie.teammates.settings import TeamSettings
 from coterie.worktrees import Keeper
-from coterie.worktrees.registry import drop_ref_locks
+from coterie.worktrees.locks import drop_ref_locks
 
 from .conftest import Bench, git, write
 from .gitkills import OPERATIONS, REFUSED
@@ -180,6 +180,16 @@ def test_a_stale_lock_on_a_ref_of_ours_is_removed_and_one_of_anybody_elses_is_no
     assert len(said) == 3 and all("removed the stale refs/" in each for each in said)
     head = bench.commit()
     assert head is not None and bench.queue(head)
+
+
+def test_a_ref_whose_git_alone_was_killed_is_moved_without_a_restart(bench: Bench, root: Path) -> None:
+    bench.keeper.git.patience = 0.2
+    write(bench.open(), "x.txt", "x")
+    for ref in ("T1/e1", "integration"):
+        write(root, f".git/refs/heads/coterie/main/{ref}.lock", "")
+    head = bench.commit()
+    assert head is not None and bench.queue(head) == bench.keeper.tip()
+    assert not list((root / ".git/refs").rglob("*.lock"))
 
 
 def test_a_lock_that_a_living_git_holds_is_not_taken_from_it(bench: Bench, root: Path) -> None:

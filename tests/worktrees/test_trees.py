@@ -61,13 +61,15 @@ def test_work_that_is_kept_already_is_not_kept_again_under_another_name(bench: B
     assert first is not None
     assert bench.keeper.close("ada") == first
     assert git(root, "for-each-ref", "--format=%(refname)", "refs/coterie/main/rescue") == first.ref
-    path = bench.open(task="T2", carry=first.commit)
-    head = bench.commit(task="T2")
-    assert head is not None and bench.queue(head, task="T2")
+    tip = bench.land_on_tip(y__txt="y\n")
     path = bench.open(task="T3")
-    (path / "x").unlink()
+    (path / "y.txt").unlink()
+    write(path, "x", "1")
     again = bench.keeper.close("ada")
     assert again is not None and again.commit != first.commit, "the same files on another commit are other work"
+    assert git(root, "rev-parse", f"{again.commit}^{{tree}}", f"{again.commit}^") == (
+        git(root, "rev-parse", f"{first.commit}^{{tree}}") + f"\n{tip}"
+    )
 
 
 def test_a_change_of_the_same_size_in_the_second_of_the_checkout_is_seen(bench: Bench, root: Path) -> None:

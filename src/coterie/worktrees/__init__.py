@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.worktrees.errors import NotBound, Unmergeable
-from coterie.worktrees.git import Git, GitError, Repository, Where, check_version, find_repository, git_command
+from coterie.worktrees.git import Git, GitError, Where, git_command
 from coterie.worktrees.in_hand import work_in_hand
 from coterie.worktrees.keeper import Keeper, Opened
 from coterie.worktrees.landing import Landing, LandingKind, land, plan_land
@@ -16,6 +16,7 @@ from coterie.worktrees.places import (
     state_root,
     uncommitted,
 )
+from coterie.worktrees.repository import Repository, check_version, find_repository
 from coterie.worktrees.survey import Worktree
 from coterie.worktrees.trees import Snapshot
 

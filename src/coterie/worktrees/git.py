@@ -16,11 +16,11 @@ import git as gitpython
 from pydantic import BaseModel, ConfigDict
 
 from coterie import files
-from coterie.errors import CoterieError, EnvironmentFault, UsageError
+from coterie.errors import CoterieError, EnvironmentFault
+from coterie.worktrees.locks import PATIENCE, drop_stale
 
-__all__ = ["ZERO", "Git", "GitError", "Repository", "Where", "find_repository", "git_command", "leads_to", "place_of"]
+__all__ = ["ZERO", "Git", "GitError", "Where", "execute", "git_command", "leads_to", "place_of"]
 
-MINIMUM = (2, 38)  # merge-tree --write-tree
 ZERO = ""  # as the old value of a ref: it must not exist (in SHA-1 and SHA-256 repositories alike)
 NOBODY = "runtime@coterie.invalid"
 
@@ -93,6 +93,7 @@ class Git:
 
     def __init__(self, common_dir: Path) -> None:
         self.common_dir = common_dir
+        self.patience = PATIENCE
         self._runner = gitpython.Git(str(common_dir))
         self._programs: dict[Path, tuple[object, dict[str, str]]] = {}  # by git dir: what was looked at, the answer
 
@@ -151,7 +152,7 @@ class Git:
                 pins |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         cwd = where.path if where is not None else self.common_dir
         command = ["git", "-C", str(cwd), *configured, *argv]
-        return _execute(command, pins, timeout, ok, shown=argv, runner=self._runner, stdin=stdin)
+        return execute(command, pins, timeout, ok, shown=argv, runner=self._runner, stdin=stdin)
 
     def _foreign_programs(self, git_dir: Path) -> dict[str, str]:
         """Settings that undo the filters and merge drivers of the repository's own configuration.
@@ -164,7 +165,7 @@ class Git:
             return known[1]
         pins = {"GIT_DIR": str(git_dir), "GIT_COMMON_DIR": str(self.common_dir)}
         argv = ["git", "-C", str(self.common_dir), "config", "--list", "--show-scope", "-z"]
-        said = _execute(argv, pins, 20.0, (0,), shown=("config",), runner=self._runner)[1].split("\0")
+        said = execute(argv, pins, 20.0, (0,), shown=("config",), runner=self._runner)[1].split("\0")
         own: dict[str, str] = {}
         foreign: set[str] = set()
         includes = False
@@ -197,8 +198,18 @@ class Git:
         return found if code == 0 and found else None
 
     def update_ref(self, ref: str, new: str, old: str) -> None:
-        """Move a ref by compare-and-swap. `old`: what it must be now, ZERO for a ref that must not exist."""
-        self.run("update-ref", "--create-reflog", ref, new, old)
+        """Move a ref of ours by compare-and-swap. `old`: what it must be now, ZERO for a ref that must not exist.
+
+        A lock on it that stays the same for `patience` seconds is that of a git that was killed, and is removed.
+        """
+        argv = ("update-ref", "--create-reflog", ref, new, old)
+        try:
+            self.run(*argv)
+        except GitError as error:
+            lock = self.common_dir / f"{ref}.lock"
+            if f"'{lock}': File exists" not in error.stderr or not drop_stale([lock], patience=self.patience):
+                raise
+            self.run(*argv)
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Whether `newer` has all of `older`."""
@@ -210,7 +221,7 @@ def git_command(process: str) -> str:
     return f"git-{process}"
 
 
-def _execute(
+def execute(
     command: list[str],
     pins: Mapping[str, str],
     timeout: float,
@@ -220,6 +231,7 @@ def _execute(
     runner: gitpython.Git | None = None,
     stdin: bytes | None = None,
 ) -> tuple[int, str]:
+    """One command that is git, in an environment of exactly what it may know; its exit code and what it prints."""
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     variables |= {
         "LC_ALL": "C",
@@ -270,103 +282,6 @@ def _execute(
             )
         raise GitError(shown, code, said)
     return code, text.removesuffix("\n")
-
-
-class Repository(BaseModel):
-    """A repository as it was when a run began to look at it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    root: Path  # the main checkout
-    common_dir: Path
-    here: Where  # the checkout around where one stands: the main one, or a linked worktree
-    head: str  # its commit id
-    branch: str | None  # its branch, full ref name; None where HEAD is detached
-
-
-def init_empty(path: Path) -> None:
-    """An empty repository in `path`, without templates."""
-    _execute(["git", "init", "--quiet", "--template=", "--", str(path)], {}, 20.0, (0,), shown=("init",))
-
-
-def check_version() -> str:
-    """The version of git. Raises `EnvironmentFault` where it is missing or too old."""
-    said = _execute(["git", "version"], {}, 20.0, (0,), shown=("version",))[1]
-    found = re.search(r"(\d+)\.(\d+)", said)
-    if found is None or (int(found[1]), int(found[2])) < MINIMUM:
-        raise EnvironmentFault(f"expected git {MINIMUM[0]}.{MINIMUM[1]} or later, found {said!r}: upgrade git")
-    return said.removeprefix("git version ")
-
-
-def find_repository(start: Path) -> Repository:
-    """The repository around `start`, with the HEAD seen there; from a linked worktree, its root is the main checkout.
-
-    Raises `UsageError` where there is none, a bare one, or one without a commit; `EnvironmentFault` without git.
-    """
-    check_version()
-    start = start.resolve()
-
-    def ask(*argv: str) -> str | None:
-        code, said = _execute(["git", "-C", str(start), *argv], {}, 20.0, range(256), shown=argv)
-        return said if code == 0 else None
-
-    if not start.is_dir():
-        raise UsageError(f"there is no folder {start}")
-    try:
-        found = _execute(
-            ["git", "-C", str(start), "rev-parse", "--path-format=absolute", "--git-common-dir"],
-            {},
-            20.0,
-            (0,),
-            shown=("rev-parse",),
-        )[1]
-    except GitError as error:
-        if "not a git repository" in error.stderr:
-            raise UsageError(f"{start} is not in a git repository: `git init` makes one") from None
-        raise UsageError(f"git refuses to use the repository at {start}: {error.stderr.strip()}") from None
-    common = Path(found)
-    if common.name == ".git" and common.parent.name == ".coterie" and ask("rev-parse", "--quiet", "HEAD^{}") is None:
-        return find_repository(common.parent.parent)  # among a run's own files, where an empty repository lies
-    root = _main_checkout(start, common)
-    if not (root / ".git").exists():
-        raise UsageError(f"the main checkout of {common} is not there: Coterie keeps its files beside it")
-    head = ask("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-    if head is None:
-        raise UsageError(f"{root} has no commit yet: commit something first, work starts from HEAD")
-    if (common / "reftable").is_dir():
-        raise UsageError(
-            f"{common} keeps its refs in a reftable: `git refs migrate --ref-format=files` makes them files"
-        )
-    metadata = Path(ask("rev-parse", "--path-format=absolute", "--git-dir") or common)
-    place = place_of(metadata) if metadata != common else None
-    return Repository(
-        root=root,
-        common_dir=common,
-        here=Where(metadata=metadata, path=place or root, ours=False),
-        head=head,
-        branch=ask("symbolic-ref", "--quiet", "HEAD"),
-    )
-
-
-def _main_checkout(start: Path, common: Path) -> Path:
-    """The checkout whose own metadata is the common directory itself."""
-
-    def ask(*argv: str) -> str:
-        pins = {"GIT_DIR": str(common)}  # as from the common directory, whichever linked worktree we stand in
-        return _execute(["git", "-C", str(common), *argv], pins, 20.0, range(256), shown=argv)[1]
-
-    if ask("config", "--bool", "core.bare") == "true":
-        raise UsageError(f"{common} is a bare repository: Coterie needs a checkout, `git clone` makes one")
-    if stated := ask("config", "core.worktree"):  # a submodule
-        return (common / stated).resolve()
-    if common.name == ".git":
-        return common.parent
-    # --separate-git-dir: only the checkout knows where its repository is
-    argv = ["git", "-C", str(start), "rev-parse", "--path-format=absolute", "--git-dir", "--show-toplevel"]
-    git_dir, _, top = _execute(argv, {}, 20.0, range(256), shown=("rev-parse",))[1].partition("\n")
-    if Path(git_dir) != common or not top:
-        raise UsageError(f"the main checkout of {common} cannot be told from here: start Coterie in it")
-    return Path(top)
 
 
 def place_of(metadata: Path) -> Path | None:

@@ -16,18 +16,17 @@ from pydantic import BaseModel, ConfigDict
 from coterie import files
 from coterie.errors import EnvironmentFault, Refused
 from coterie.worktrees.errors import NotBound, Unmergeable
-from coterie.worktrees.git import ZERO, Git, Repository, Where, leads_to
+from coterie.worktrees.git import ZERO, Git, Where, leads_to
 from coterie.worktrees.joining import Joined, conflict_marks, drop, join, joined, joined_ref, joining, rejoin, undone
+from coterie.worktrees.locks import PATIENCE, drop_locks, drop_ref_locks
 from coterie.worktrees.mending import lead_back, mend, mend_index
 from coterie.worktrees.places import branch_of, integration_ref
-from coterie.worktrees.registry import Registry, drop_locks, drop_merge_state, drop_ref_locks, holders, reads
+from coterie.worktrees.registry import Registry, drop_merge_state, holders, reads
+from coterie.worktrees.repository import Repository
 from coterie.worktrees.survey import Worktree, changed, survey
 from coterie.worktrees.trees import Snapshot, clear_submodules, drop_temporary, hidden, snapshot, tree_of
 
 __all__ = ["Keeper", "Opened"]
-
-
-PATIENCE = 3.0  # seconds: a living git holds a ref's lock for moments
 
 
 class Opened(BaseModel):
@@ -380,5 +379,5 @@ class Keeper:
                 drop_temporary(where)
 
     def _drop_locks(self, where: Where) -> None:
-        for lock in drop_locks(where):
+        for lock in drop_locks(where.metadata):
             self._report(f"removed the stale {lock} of {where.path.name}")

@@ -14,10 +14,11 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import Refused
-from coterie.worktrees.git import ZERO, Git, GitError, Repository, Where
+from coterie.worktrees.git import ZERO, Git, GitError, Where
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.places import integration_ref
 from coterie.worktrees.registry import holders
+from coterie.worktrees.repository import Repository
 
 __all__ = ["Landing", "LandingKind", "land", "plan_land"]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from coterie import files
 from coterie.worktrees.git import Git, Where, leads_to
-from coterie.worktrees.registry import drop_locks, reads
+from coterie.worktrees.locks import drop_locks
+from coterie.worktrees.registry import reads
 
 __all__ = ["lead_back", "mend", "mend_index"]
 
@@ -43,7 +44,7 @@ def mend_index(git: Git, where: Where, report: Callable[[str], None]) -> None:
         if git.call("ls-files", "-z", "--", ".git", where=where, ok=(0, 128))[0] == 0:
             return
         index.unlink()
-    drop_locks(where)
+    drop_locks(where.metadata)
     git.run("read-tree", "HEAD", where=where)
     report(f"the index of {where.path.name} was gone or damaged: it is made again, the files stay")
 

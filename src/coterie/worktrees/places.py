@@ -8,8 +8,9 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import EnvironmentFault, UsageError
-from coterie.worktrees.git import Git, Repository, init_empty
+from coterie.worktrees.git import Git
 from coterie.worktrees.registry import checkouts, holders
+from coterie.worktrees.repository import Repository, init_empty
 
 __all__ = ["branch_of", "integration_ref", "prepare", "refuse_foreign_state", "state_root", "uncommitted"]
 

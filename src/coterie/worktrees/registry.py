@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from coterie.worktrees.git import Repository, Where, place_of
+from coterie.worktrees.git import Where, place_of
+from coterie.worktrees.repository import Repository
 
-__all__ = ["Registry", "checkouts", "drop_locks", "drop_merge_state", "drop_ref_locks", "holders", "reads"]
+__all__ = ["Registry", "checkouts", "drop_merge_state", "holders", "reads"]
 
 _STATE: tuple[str, ...] = ("AUTO_MERGE", "CHERRY_PICK_HEAD", "MERGE_HEAD", "MERGE_MODE", "MERGE_MSG", "MERGE_RR")
 _STATE += ("REBASE_HEAD", "REVERT_HEAD", "SQUASH_MSG")
@@ -72,32 +71,6 @@ def _is_unborn(where: Where) -> bool:
     return unborn and [each.name for each in where.path.iterdir()] == [".git"]
 
 
-def drop_ref_locks(common_dir: Path, team: str, *, patience: float) -> list[str]:
-    """Remove git's locks on refs of a team's that nobody holds; answers which there were.
-
-    patience: seconds for which a lock has to stay the same first, where somebody may be holding it.
-    """
-    refs = common_dir / "refs"
-    tops = (refs / "heads" / "coterie" / team, refs / "coterie" / team)
-    found = {each: _identity(each) for top in tops for each in top.rglob("*.lock")}
-    end = time.monotonic() + patience
-    while found and time.monotonic() < end:
-        time.sleep(0.05)
-        found = {each: seen for each, seen in found.items() if _identity(each) == seen}
-    for each in found:
-        each.unlink(missing_ok=True)
-    return sorted(str(each.relative_to(common_dir)) for each in found)
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file is there; None if there is none."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return (found.st_ino, found.st_ctime_ns)
-
-
 def checkouts(repository: Repository) -> Iterator[Where]:
     """All checkouts of a repository that are there, the main one first, ours among them."""
     yield Where(metadata=repository.common_dir, path=repository.root, ours=False)
@@ -110,16 +83,6 @@ def checkouts(repository: Repository) -> Iterator[Where]:
 def holders(repository: Repository, ref: str) -> list[Where]:
     """The checkouts that are on `ref`."""
     return [each for each in checkouts(repository) if reads(each.metadata / "HEAD") == f"ref: {ref}"]
-
-
-def drop_locks(where: Where) -> list[str]:
-    """Remove git's locks in a worktree where no git runs; answers which there were."""
-    dropped = []
-    for lock in (where.metadata / "index.lock", where.metadata / "HEAD.lock"):
-        with contextlib.suppress(FileNotFoundError):
-            lock.unlink()
-            dropped.append(lock.name)
-    return dropped
 
 
 def drop_merge_state(where: Where) -> None:
