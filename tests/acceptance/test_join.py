@@ -216,8 +216,8 @@ def test_work_that_a_killed_process_handed_in_is_merged_all_the_same(
                 held.go_on.set()
                 fifo.read_text()
                 os.kill(join.pid, signal.SIGKILL)
-                wait_for(lambda: ground.member("cleo")["status"] == "failed")
-                assert ground.task()["status"] == "submitted"
+                wait_for(lambda: ground.events("is gone"))  # the last thing that is done about it
+                assert ground.member("cleo")["status"] == "failed" and ground.task()["status"] == "submitted"
                 go.write_text("on\n")
             out = said(run)
             assert run.returncode == 0, out

@@ -134,6 +134,34 @@ def test_a_paused_host_of_the_lead_is_overtaken_too_and_merges_only_what_is_curr
     ]
 
 
+def test_a_host_that_answers_again_in_time_hands_its_task_over_itself(
+    repository: Path, ground: Ground, tmp_path: Path
+) -> None:
+    fifo = tmp_path / "runs"
+    os.mkfifo(fifo)
+    command = f"test $(basename $PWD) = ada || {{ echo runs > {fifo}; sleep 600; }}"
+    held = Held([{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}", "role": "first"}])
+    with served(held) as server:
+        env = environment(server.url, tmp_path / "state") | {"COTERIE_HUNG_AFTER": "3600"}
+        with started(repository, env, "run", "a change") as run:
+            assert held.begun.wait(60)
+            with started(repository, env, "join", "--name", "cleo", "--role", "first") as join:
+                ground.joined("cleo")
+                held.go_on.set()
+                assert fifo.read_text() == "runs\n"
+                with stopped(join, ground.root), started(repository, env, "task", "release", "T1", "--now") as asks:
+                    assert asks.stdout is not None
+                    assert any("does not answer" in line for line in asks.stdout), "it says what it waits for"
+                    assert ground.task()["status"] == "in_progress", "and takes nothing before the time is over"
+                    os.kill(join.pid, signal.SIGCONT)
+                    assert "T1 is" in said(asks) and asks.returncode == 0
+                run.send_signal(signal.SIGINT)
+                said(join)
+                said(run)
+    back = next(each for each in ground.task()["history"] if (each["from"], each["to"]) == ("in_progress", "pending"))
+    assert back["by"] == "cleo", "the owner's host made the move"
+
+
 def test_a_hung_teammate_that_is_stopped_now_is_killed_and_its_life_ends(
     repository: Path, ground: Ground, tmp_path: Path
 ) -> None:

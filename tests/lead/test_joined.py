@@ -17,6 +17,7 @@ from tests.teammates.stage import Stage
 
 from coterie import files
 from coterie.errors import Refused
+from coterie.lead import audit
 from coterie.lead.overtake import Silence, take_over
 from coterie.lead.recovery import bury, dead_processes, recover
 from coterie.mailbox import Bell, Note
@@ -132,9 +133,11 @@ def test_checks_that_a_dead_host_left_running_are_ended_and_namesakes_are_not(st
             marks.append(json.dumps({**mark, "boot": boot_id()}))
         path = team.root / "processes" / f"{PROCESS}.commands"
         path.write_text("\n".join([*marks, '{"command_id": "queue.c3", "pi']))
+        found = [each for each in audit(stage.root) if each.rule == "left-process"]
+        assert len(found) == 1 and str(check.pid) in found[0].found
         recover(team)
         assert check.wait(20) is not None and other.poll() is None
-    assert not path.exists()
+    assert not path.exists() and not [each for each in audit(stage.root) if each.rule in ("left-process", "dead-host")]
 
 
 def test_a_check_is_written_down_before_it_begins(stage: Stage) -> None:

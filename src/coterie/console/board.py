@@ -227,8 +227,10 @@ def end_cells(row: Mapping[str, Any]) -> list[Cell]:
 def silent(pid: int, members: Sequence[str]) -> str:
     """What is said of a host process that lives and does not answer."""
     whose = f" of {', '.join(members)}" if members else ""
+    stop = "coterie stop --now" if len(members) != 1 or "lead" in members else f"coterie stop {members[0]} --now"
     return (
-        f"the host process{whose} (pid {pid}) is alive and does not answer: coterie task release TASK --now, or kill it"
+        f"the host process{whose} (pid {pid}) is alive and does not answer: coterie task release TASK --now takes a "
+        f"task from it, {stop} kills it"
     )
 
 
