@@ -9,7 +9,9 @@ from tests.crash.harness import Act, Operation
 from tests.crash.place import Place
 from tests.crash.points import Acknowledge
 
+from coterie import files
 from coterie.lead.integration import send_returned
+from coterie.lead.recovery import bury
 from coterie.mailbox import Note, RequestStatus, send_owed
 from coterie.taskboard import Assignment, NewTask
 from coterie.teammates.journal import Delivered, Journal, Undelivered
@@ -309,6 +311,22 @@ def reader(team: Team, say: Acknowledge) -> None:
     team.keeper.reader("queue", team.keeper.tip())
 
 
+DEAD = "00000000dead"
+
+
+def joined_and_killed(team: Team, say: Acknowledge) -> None:
+    """ada had joined with a process of her own, which is dead; she has mail that she never read."""
+    team.roster.update("ada", "ada#1", joined=True, process=DEAD)
+    team.mail.send(Note(text="hello"), sender="lead", sender_instance="lead#1", to="ada", made_by="hello")
+    files.write_json(team.root / "processes" / f"{DEAD}.lock", {"schema": 1, "process": DEAD})
+    # a kill while the worktree is put to rest leads to one more snapshot: both ends have one of that name
+    team.keeper.git.update_ref("refs/coterie/main/rescue/ada/closed/before", team.keeper.tip(), "0" * 40)
+
+
+def bury_ada(team: Team, say: Acknowledge) -> None:
+    bury(team, DEAD)
+
+
 CALLS = [
     *(Operation(name, "board", one(call), beside=name in BESIDE, audited=False) for name, call in BOARD.items()),
     Operation("append to a journal", "mail", journal, audited=False),
@@ -332,4 +350,5 @@ CALLS = [
     Operation("close a worktree", "trees", close, audited=False),
     Operation("merge into a worktree", "trees", join),
     Operation("reader", "trees", reader),
+    Operation("bury a joined process", "trees", bury_ada, before=joined_and_killed),
 ]

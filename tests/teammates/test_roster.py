@@ -110,14 +110,17 @@ def test_a_spoiled_record_of_which_nothing_is_known_is_not_replaced(tmp_path: Pa
     assert path.read_bytes() == b"{"
 
 
-def test_a_name_begins_no_next_life_while_the_process_of_its_last_one_is_still_leaving(tmp_path: Path) -> None:
+def test_a_name_begins_no_next_life_before_what_its_last_process_left_is_put_away(tmp_path: Path) -> None:
     roster = Roster(tmp_path)
     first = roster.spawn("ada", model="m", joined="p1")
     kept = files.hold(files.make_folder(tmp_path / "processes") / "p1.lock", {})
     roster.update("ada", first.instance, status=Status.STOPPED)
     for joined in (None, "p2"):
-        with pytest.raises(Refused, match="still leaving"):
+        with pytest.raises(Refused, match="still being put away"):
             roster.spawn("ada", model="m", joined=joined)
     kept.release()
+    with pytest.raises(Refused, match="still being put away"):  # dead, and the lead's host is at its worktree
+        roster.spawn("ada", model="m")
+    assert files.drop_lock(kept.path)
     again = roster.spawn("ada", model="m")
     assert (again.instance, again.joined, again.process) == ("ada#2", False, None)

@@ -129,6 +129,8 @@ def bury(team: Team, process: str) -> None:
             team.events.say("member", f"failed: {text}", member=record.name, status="failed")
         team.keeper.heal([record.name], alone=False)
         sweep_life(team, record)
+        with contextlib.suppress(CoterieError):  # no snapshot, no removal: the next start looks at it again
+            team.keeper.close(record.name)
     _end(team, marks_of(team.root, process))
     _drop_temp_files(team, of=process)
     forget_process(team.root, process)

@@ -189,8 +189,8 @@ class Roster:
                 return before
             if before is not None and not before.status.over:
                 raise Refused(f"{name} is on the team already ({before.instance}, {before.status}): take another name")
-            if before is not None and before.joined and before.process != joined and self._lives(before.process):
-                raise Refused(f"the process of {before.instance} is still leaving: try again in a moment")
+            if before is not None and before.joined and before.process != joined and self._owed(before.process):
+                raise Refused(f"what {before.instance} left is still being put away: try again in a moment")
             others = [each for each in self.living() if each.name != "lead"]
             if most is not None and len(others) >= most:
                 have = files.counted(len(others), "teammate")
@@ -214,8 +214,9 @@ class Roster:
         self._on_change()
         return record
 
-    def _lives(self, process: str | None) -> bool:
-        return files.held(self.root / "processes" / f"{process}.lock")
+    def _owed(self, process: str | None) -> bool:
+        """Whether a host process is still leaving, or what it left is being put away: its lock goes last."""
+        return (self.root / "processes" / f"{process}.lock").exists()
 
     def update(self, name: str, instance: str, **changes: Any) -> MemberRecord:
         """Change fields of a living member. Refused if `instance` is no longer the latest life of that name."""
