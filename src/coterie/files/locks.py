@@ -15,7 +15,7 @@ import filelock
 
 from coterie.errors import CoterieError
 from coterie.files.names import process_mark
-from coterie.files.records import Unreadable, encode, read_json
+from coterie.files.records import Unreadable, encode, expect_regular, read_json
 from coterie.files.writing import pending, put, remove, sync_folder
 
 
@@ -130,6 +130,9 @@ def locked(path: Path, *, timeout: float = 30.0, cancel: Waits | None = None) ->
                     "use coterie stop --now",
                     pid,
                 ) from None
+            except OSError:  # a folder or a link lies there: say that
+                expect_regular(path)
+                raise
         pending.depth += 1
         try:
             yield
@@ -165,7 +168,7 @@ def hold(path: Path, info: Mapping[str, Any], *, patience: float = 1.0) -> Hold:
     """
     end = time.monotonic() + patience
     while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        handle = _open(path, os.O_CREAT)
         try:
             taken = filelock.lock_descriptor(handle, blocking=False)
             if taken and _is_at(handle, path):
@@ -180,6 +183,17 @@ def hold(path: Path, info: Mapping[str, Any], *, patience: float = 1.0) -> Hold:
         time.sleep(0.02)
 
 
+def _open(path: Path, flags: int = 0) -> int:
+    """A lock's file. `Unreadable` for what is no regular file: who holds it cannot be told."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        expect_regular(path)
+        raise
+
+
 def _is_at(handle: int, path: Path) -> bool:
     """Whether the open file is still what lies at `path`."""
     try:
@@ -191,7 +205,7 @@ def _is_at(handle: int, path: Path) -> bool:
 def held(path: Path) -> bool:
     """Whether a living process holds `path`. False proves that process dead, whatever became of its pid."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = _open(path)
     except FileNotFoundError:
         return False
     try:
@@ -217,7 +231,7 @@ def living_holder(path: Path) -> dict[str, Any] | None:
 def drop_lock(path: Path) -> bool:
     """Remove the lock of a process that is dead; False if a living one has it. Whoever takes it meanwhile sees that."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = _open(path)
     except FileNotFoundError:
         return True
     try:

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import re
+import stat
 import threading
 from collections.abc import Mapping
 from enum import StrEnum
@@ -74,7 +75,8 @@ def sync_folder(folder: Path) -> None:
 
 def put(path: Path, data: bytes, flags: int, *, durable: bool = True) -> None:
     """Write `data` whole and fsync it. The one place that opens a state file for writing."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o644)
+    # without waiting: somebody may have laid a pipe there
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
     try:
         start = os.fstat(handle).st_size if flags & os.O_APPEND else 0
         view = memoryview(data)
@@ -139,17 +141,28 @@ def deliver(temp: Path, final: Path, data: bytes) -> None:
 def append(path: Path, line: bytes, *, durable: bool = True) -> None:
     """Add one line (with its newline) at the end. On an error nothing of it stays.
 
+    What is no regular file is moved to `bad/` first, and a new file begun: what was there before is not known here.
     durable: False where a power loss may take the line, since nothing rests on it.
     """
-    fresh = not path.exists()
+    fresh = not _is_regular(path)
+    if fresh and os.path.lexists(path):
+        with contextlib.suppress(FileNotFoundError):  # another process has just done so
+            set_aside(path)
     put(path, line, os.O_APPEND, durable=durable)
     if fresh and durable:
         sync_folder(path.parent)
 
 
+def _is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
 def truncate(path: Path, size: int) -> None:
     """Cut a torn tail off: the file keeps its first `size` bytes."""
-    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.ftruncate(handle, size)
         sync(handle)

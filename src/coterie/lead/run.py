@@ -23,6 +23,7 @@ from coterie.lead.stall import Stall
 from coterie.mailbox import Request, RequestStatus, Standing, send_owed, unsound
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.events import Event
+from coterie.teammates.journal import DamagedJournal
 from coterie.teammates.member import Member
 from coterie.teammates.model import Model
 from coterie.teammates.roster import MemberRecord, Status
@@ -191,10 +192,20 @@ class Run:
             except CoterieError as error:
                 self.team.events.say("warning", f"{record.name} cannot be resumed: {error}", member=record.name)
                 self.team.roster.update(record.name, record.instance, status=Status.FAILED, reason=str(error)[:500])
+                if isinstance(error, DamagedJournal):
+                    self._set_journal_aside(record)
                 self._sweep(record.instance)
                 continue
             self.members[record.name] = member
             member.thread.start()
+
+    def _set_journal_aside(self, record: MemberRecord) -> None:
+        """What is damaged stops this life only, and no later one of that name: the lead's begins at once."""
+        where = files.set_aside(self.team.roster.folder(record.name) / "journal.jsonl")
+        text = f"the journal of {record.name} cannot be gone on with: it is in {where}"
+        self.team.events.say("repair", text, member=record.name)
+        if record.name == "lead" and not self.runtime.finished.is_set():
+            self.team.roster.spawn("lead", model=self.runtime.settings.model)
 
     def sweep(self) -> None:
         """A life that has failed leaves nothing in hand: its task goes back to the board, its mail to the senders."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 
 from coterie import files
@@ -66,8 +67,11 @@ class Ledger:
             handle = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return []
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(handle)
+            return []
         with os.fdopen(handle, "rb") as opened:
-            found = os.fstat(handle)
             self._file = (found.st_dev, found.st_ino)
             opened.seek(self._offset)
             data = opened.read()

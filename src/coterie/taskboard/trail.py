@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,6 +95,8 @@ class Trail:
         try:
             found = os.fstat(handle)
             identity = (found.st_dev, found.st_ino)
+            if not stat.S_ISREG(found.st_mode):
+                return None
             if place.identity not in (None, identity) or found.st_size < place.at:
                 return None
             if os.pread(handle, len(place.tail), place.at - len(place.tail)) != place.tail:

@@ -49,8 +49,10 @@ def _box(sight: Sight, name: str) -> Iterator[Fault]:
 
 def _records(sight: Sight, name: str, places: dict[str, list[str]]) -> Iterator[Fault]:
     told = sight.journals.get(name)
-    if told is not None and told.fault is not None:
-        return  # said already, and nothing more can be told from it
+    if (told is not None and told.fault is not None) or list(
+        (sight.root / "members" / name).glob("bad/journal.jsonl*")
+    ):
+        return  # damaged, or an earlier one was and was set aside: nothing more can be told from it
     kept = f"members/{name}/journal.jsonl"
     noted = Counter(
         each
