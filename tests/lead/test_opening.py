@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.acceptance.conftest import git
 
-from coterie.errors import UsageError
+from coterie import files
+from coterie.errors import EnvironmentFault, UsageError
 from coterie.lead import create_team, run_team
 from coterie.teammates.model import ScriptedModel, reply
 from coterie.teammates.settings import TeamSettings
@@ -28,3 +29,41 @@ def test_a_team_that_came_with_a_commit_is_not_gone_on_with(tmp_path: Path, monk
     with pytest.raises(UsageError, match="git rm -r --cached"):
         run_team(root, settings=TeamSettings(), api_key=None, model=ScriptedModel(reply))
     assert "coterie" not in git(repo, "for-each-ref", "refs/heads")
+
+
+def test_a_network_file_system_is_refused_before_anything_is_made_unless_it_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    git(repo, "init", "-q", "-b", "trunk")
+    git(repo, "-c", "user.name=S", "-c", "user.email=s@example.org", "commit", "-q", "--allow-empty", "-m", "start")
+    asked: list[Path] = []
+
+    def nfs(place: Path) -> str:
+        asked.append(place)
+        return "nfs4"
+
+    with pytest.raises(EnvironmentFault, match=r"nfs4.*--unsafe-network-files"):
+        create_team(repo, goal="g", name=None, settings=TeamSettings(), file_system=nfs)
+    assert not (repo / ".coterie").exists()
+    root = create_team(repo, goal="g", name=None, settings=TeamSettings(), file_system=nfs, network_files=True)
+    model = ScriptedModel(reply)
+    with pytest.raises(EnvironmentFault, match="nfs4"):
+        run_team(root, settings=TeamSettings(), api_key=None, model=model, file_system=nfs)
+    assert asked == [repo, repo, root]
+    outcome = run_team(
+        root, settings=TeamSettings(stall_timeout=0), api_key=None, model=model, file_system=nfs, network_files=True
+    )
+    assert outcome.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph"])
+def test_kinds_of_network_file_systems_are_known(kind: str) -> None:
+    assert files.is_network(kind)
+
+
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "fuse.ntfs-3g", "unknown"])
+def test_kinds_of_local_file_systems_are_not_refused(kind: str) -> None:
+    assert not files.is_network(kind)

@@ -19,6 +19,7 @@ from coterie.console.options import (
     MaxTokens,
     MaxUsd,
     Model,
+    Network,
     Output,
     Plans,
     RequestId,
@@ -100,13 +101,15 @@ def run_(
     max_tokens: MaxTokens = None,
     yes: Yes = False,
     unsafe_no_sandbox: Unsafe = False,
+    unsafe_network_files: Network = False,
     output_format: Output = "text",
 ) -> int:
     """Start a team on a goal in this repository."""
     from coterie.console import running
 
     given = _given(teammates, approver, plans, splits, checks, model, base_url, max_usd, max_tokens)
-    return running.start(goal, team=team, given=given, unsafe=unsafe_no_sandbox, output=output_format)
+    unsafe = running.Unsafe(no_sandbox=unsafe_no_sandbox, network_files=unsafe_network_files)
+    return running.start(goal, team=team, given=given, unsafe=unsafe, output=output_format)
 
 
 @app.command()
@@ -123,13 +126,15 @@ def resume(
     max_tokens: MaxTokens = None,
     yes: Yes = False,
     unsafe_no_sandbox: Unsafe = False,
+    unsafe_network_files: Network = False,
     output_format: Output = "text",
 ) -> int:
     """Go on with a team that was stopped, interrupted or killed."""
     from coterie.console import running
 
     given = _given(teammates, approver, plans, splits, checks, model, base_url, max_usd, max_tokens)
-    return running.resume(team=team, given=given, unsafe=unsafe_no_sandbox, output=output_format)
+    unsafe = running.Unsafe(no_sandbox=unsafe_no_sandbox, network_files=unsafe_network_files)
+    return running.resume(team=team, given=given, unsafe=unsafe, output=output_format)
 
 
 @app.command()

@@ -35,6 +35,9 @@ MaxUsd = Annotated[str | None, typer.Option("--max-usd", metavar="USD", help="St
 MaxTokens = Annotated[str | None, typer.Option("--max-tokens", metavar="N", help="Stop in order past this many.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Ask nothing before the start. It approves nothing.")]
 Unsafe = Annotated[bool, typer.Option("--unsafe-no-sandbox", help="Run although no sandbox keeps commands in.")]
+Network = Annotated[
+    bool, typer.Option("--unsafe-network-files", help="Run although the files lie on a network file system.")
+]
 Output = Annotated[
     str, typer.Option("--output-format", metavar="FORMAT", help="text, json (at the end) or stream-json.")
 ]

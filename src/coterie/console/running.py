@@ -9,6 +9,7 @@ import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,15 @@ FORMATS = ("text", "json", "stream-json")
 Event = Mapping[str, Any]
 
 
-def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: bool, output: str) -> int:
+@dataclass(frozen=True)
+class Unsafe:
+    """What a person takes upon themselves."""
+
+    no_sandbox: bool = False
+    network_files: bool = False
+
+
+def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: Unsafe, output: str) -> int:
     """A new team. Everything that can be refused is refused before anything is made."""
     check_format(output)
     if not goal.strip():
@@ -40,11 +49,13 @@ def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: bool
     asks = interactive(output)
     loaded = settings.load(places.checkout(here).here, given, os.environ, interactive=asks)
     key = settings.need_key(loaded)
-    root = lead.create_team(here, goal=goal.strip(), name=name, settings=loaded.settings)
+    root = lead.create_team(
+        here, goal=goal.strip(), name=name, settings=loaded.settings, network_files=unsafe.network_files
+    )
     return _go(root, loaded, key, unsafe=unsafe, output=output, asks=asks)
 
 
-def resume(*, team: str | None, given: Mapping[str, Any], unsafe: bool, output: str) -> int:
+def resume(*, team: str | None, given: Mapping[str, Any], unsafe: Unsafe, output: str) -> int:
     """Go on with a team; one that has ended says its report again."""
     check_format(output)
     here = Path.cwd()
@@ -98,7 +109,7 @@ def check_format(output: str) -> None:
         raise UsageError(f"--output-format: expected {' or '.join(FORMATS)}, found {files.clean(output, 40)!r}")
 
 
-def _go(root: Path, loaded: settings.Loaded, key: str, *, unsafe: bool, output: str, asks: bool) -> int:
+def _go(root: Path, loaded: settings.Loaded, key: str, *, unsafe: Unsafe, output: str, asks: bool) -> int:
     for note in loaded.notes:
         complain(settings.mask(note, loaded.key))
     settings.remember_base_url(root, loaded, os.environ)
@@ -110,7 +121,7 @@ def run_to_end(
     in_force: TeamSettings,
     key: str,
     *,
-    unsafe: bool,
+    unsafe: Unsafe,
     output: str,
     asks: bool,
     again: str | None = None,
@@ -127,7 +138,8 @@ def run_to_end(
             api_key=key,
             interactive=asks,
             watch=watch,
-            unsafe_no_sandbox=unsafe,
+            unsafe_no_sandbox=unsafe.no_sandbox,
+            network_files=unsafe.network_files,
             again=again,
             say=_say_at_once,
         )

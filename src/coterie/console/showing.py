@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coterie import lead
 from coterie.console.paint import Paper
-from coterie.console.running import check_format, report, run_to_end
+from coterie.console.running import Unsafe, check_format, report, run_to_end
 from coterie.demo import GOAL, PACE, Server, create_sample, respond
 from coterie.errors import UsageError
 from coterie.teammates.settings import TeamSettings
@@ -46,4 +46,6 @@ def demo(keep: Path | None, *, output: str) -> int:
         else:
             root = lead.create_team(place, goal=GOAL, name="main", settings=settings)
         command = f"coterie demo --keep {shlex.quote(str(place))}"  # its server is a part of it
-        return run_to_end(root, settings, ANY_KEY, unsafe=True, output=output, asks=False, again=command)
+        return run_to_end(
+            root, settings, ANY_KEY, unsafe=Unsafe(no_sandbox=True), output=output, asks=False, again=command
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from coterie import files
@@ -50,7 +51,25 @@ def find_team(start: Path, name: str | None) -> Path:
     return unfinished[0] if unfinished else max(records, key=lambda each: each[1].created_at)[0]
 
 
-def create_team(start: Path, *, goal: str, name: str | None, settings: TeamSettings) -> Path:
+def refuse_network_files(place: Path, *, allowed: bool, file_system: Callable[[Path], str] = files.file_system) -> None:
+    """Raise `EnvironmentFault` where locks and renames would be another machine's."""
+    kind = file_system(place)
+    if files.is_network(kind) and not allowed:
+        raise EnvironmentFault(
+            f"{place} is on a network file system ({kind}), where no lock and no rename is sure: move the repository "
+            "to a local disk, or give --unsafe-network-files"
+        )
+
+
+def create_team(
+    start: Path,
+    *,
+    goal: str,
+    name: str | None,
+    settings: TeamSettings,
+    network_files: bool = False,
+    file_system: Callable[[Path], str] = files.file_system,
+) -> Path:
     """Make a new team in the repository around `start`; answers its root.
 
     Without a name: the first of main, main-2 … that does not exist. Raises `UsageError` for an empty goal, where no
@@ -59,6 +78,7 @@ def create_team(start: Path, *, goal: str, name: str | None, settings: TeamSetti
     if not goal.strip():
         raise UsageError("the goal is empty: say what the team shall do")
     repository = find_repository(start)
+    refuse_network_files(repository.root, allowed=network_files, file_system=file_system)
     existing = {path.name: path for path in teams(start)}
     if name is None:
         for path in existing.values():

@@ -15,7 +15,7 @@ from coterie.lead.host import Outcome, leading, make_runtime, real_model
 from coterie.lead.integration import Queue
 from coterie.lead.joined import Joined
 from coterie.lead.lead import Lead
-from coterie.lead.opening import open_team
+from coterie.lead.opening import open_team, refuse_network_files
 from coterie.lead.pause import RETRY, Pause
 from coterie.lead.recovery import recover, sweep_life
 from coterie.lead.signals import interruptible
@@ -47,6 +47,8 @@ def run_team(
     interactive: bool = False,
     watch: Callable[[Event], None] = lambda event: None,
     unsafe_no_sandbox: bool = False,
+    network_files: bool = False,
+    file_system: Callable[[Path], str] = files.file_system,
     again: str | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
@@ -55,10 +57,12 @@ def run_team(
     settings: in force from now on, and written to team.json. model: instead of the API, for tests and demos.
     watch: called with every event. again: the command that goes on with it, for people; else resume. say: told a line
     when a signal comes, in its handler. Raises errors of ours with their exit code for what is refused before any work:
-    `AlreadyRunning` where another process runs this team, `KeyOrBilling` without a key.
+    `AlreadyRunning` where another process runs this team, `KeyOrBilling` without a key, `EnvironmentFault` on a network
+    file system unless `network_files`.
     """
     del unsafe_no_sandbox  # accepted; there is no sandbox to refuse without yet, and every view says so
     refuse_foreign_state(find_repository(root.parent.parent))
+    refuse_network_files(root, allowed=network_files, file_system=file_system)
     record = TeamRecord.read(root)
     if record.ended is not None and not owes(root):
         return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")
