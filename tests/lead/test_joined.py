@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from coterie.teammates.processes import boot_id, is_alive, process
 from coterie.teammates.team import Team
 
 PROCESS = "0123456789ab"
+COMMAND = f"cleo#1.{secrets.token_hex(6)}"  # as a real one: no other test, on any core, has it
 
 
 @contextmanager
@@ -96,11 +98,11 @@ def test_a_process_that_holds_its_lock_lives_whatever_its_file_says(stage: Stage
     kept = files.hold(path, {})
     text = {"a dead pid": json.dumps({"pid": 999_999_999, "start": 1, "boot": boot_id()}), "nothing inside": ""}
     path.write_text(text.get(forged, json.dumps({"pid": os.getpid(), "start": 1, "boot": "another"})))
-    with foreign(COTERIE_COMMAND="cleo#1.c1") as command:
+    with foreign(COTERIE_COMMAND=COMMAND) as command:
         found = process(command.pid)
         assert found is not None
         journal = team.roster.folder("cleo") / "journal.jsonl"
-        _journal_started(journal, command_id="cleo#1.c1", pid=command.pid, start=found.start, boot=boot_id())
+        _journal_started(journal, command_id=COMMAND, pid=command.pid, start=found.start, boot=boot_id())
         recover(team)
         assert command.poll() is None, "its commands run on"
         assert stage.member("cleo")["status"] == "starting"
