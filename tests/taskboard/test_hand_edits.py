@@ -16,6 +16,7 @@ import pytest
 from coterie import files
 from coterie.errors import DamagedError, NewerSchema
 from coterie.taskboard import Status, UnknownTask
+from coterie.taskboard.reading import list_ids
 from coterie.taskboard.trail import Trail
 
 if TYPE_CHECKING:
@@ -446,3 +447,13 @@ def test_a_sweep_says_nothing_of_what_another_process_did_by_the_board(team: Tea
         team.board.sweep()
     assert team.said == []
     assert team.claim("bob").id == "T2"
+
+
+def test_a_task_that_a_listing_leaves_out_is_looked_for(tmp_path: Path) -> None:
+    for name in ("T1", "T2", "T4", "T7", "T8", "notes"):
+        (tmp_path / f"{name}.json").touch()
+    listed = list_ids(tmp_path)
+    assert {f"T{n}" for n in range(1, 9)} == set(listed) and len(listed) == 8
+    (tmp_path / "T900000000.json").touch()
+    assert set(list_ids(tmp_path)) == {"T1", "T2", "T4", "T7", "T8", "T900000000"}
+    assert list_ids(tmp_path / "nowhere") == []

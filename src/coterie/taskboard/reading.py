@@ -11,7 +11,11 @@ from pathlib import Path
 from coterie import files
 from coterie.taskboard.task import Status, Task, is_id, number, parse
 
-__all__ = ["Row", "read_one", "read_raw", "read_tasks", "rows"]
+__all__ = ["Row", "list_ids", "read_one", "read_raw", "read_tasks", "rows"]
+
+
+GAPS = 10_000
+"""At most so many numbers that a listing does not have are looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +49,31 @@ def read_tasks(folder: Path, *, report: Callable[[str], None] | None = None, set
     return [task for task, _ in read_raw(folder, report=report, settle=settle)]
 
 
+def list_ids(folder: Path) -> list[str]:
+    """The tasks that may have a file in `folder`; one that is named here may be gone, none that is there is left out.
+
+    A listing alone does not promise that: where a file is replaced meanwhile, btrfs and tmpfs give it a new place in
+    the folder, past the end of a listing that has begun. Numbers have no gaps but those of files set aside or removed.
+    """
+    try:
+        with os.scandir(folder) as found:
+            ids = {each.name[:-5] for each in found if each.name.endswith(".json") and is_id(each.name[:-5])}
+    except FileNotFoundError:
+        return []
+    highest = max(map(number, ids), default=0)
+    if highest - len(ids) <= GAPS:  # else a person has written a file with a number far away
+        ids.update(f"T{each}" for each in range(1, highest))
+    while (folder / f"T{highest + 1}.json").exists():
+        highest += 1
+        ids.add(f"T{highest}")
+    return list(ids)
+
+
 def read_raw(
     folder: Path, *, report: Callable[[str], None] | None = None, settle: float = 0.3
 ) -> list[tuple[Task, bytes]]:
     """As `read_tasks`, each with the content of its file."""
-    try:
-        with os.scandir(folder) as found:
-            names = [each.name for each in found]
-    except FileNotFoundError:
-        return []
-    left = [folder / name for name in names if name.endswith(".json") and is_id(name[:-5])]
+    left = [folder / f"{id}.json" for id in list_ids(folder)]
     tasks: list[tuple[Task, bytes]] = []
     end = time.monotonic() + settle
     while True:
