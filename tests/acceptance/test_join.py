@@ -16,6 +16,8 @@ from tests.acceptance.crew import crew, is_lead
 from tests.acceptance.loopback import coterie, environment, served, started
 from tests.acceptance.test_steering import read, wait_for
 
+from coterie import files
+from coterie.mailbox import ring_others
 from coterie.teammates.model import Answer, ModelRequest
 
 Look = Callable[..., str]
@@ -340,7 +342,11 @@ def test_a_joined_teammate_without_a_lead_claims_nothing(repository: Path, groun
                 os.kill(run.pid, signal.SIGKILL)
                 assert coterie(repository, env, "task", "add", "early", "-d", "write early.txt x").returncode == 0
                 wait_for(lambda: "the lead's host is gone" in ground.member("cleo")["reason"])
-                assert ground.task("T1")["epoch"] == 0
+                repairs = files.hold(ground.root / "processes" / "lead.lock", {"process": "0123456789ab"})
+                ring_others(ground.root / "processes")  # somebody repairs: that is no lead either
+                assert coterie(repository, env, "task", "add", "also", "-d", "write also.txt x").returncode == 0
+                repairs.release()
+                assert ground.task("T1")["epoch"] == 0 == ground.task("T2")["epoch"]
                 held.go_on.set()
                 with started(repository, env, "resume", "--approver", "human") as again:
                     plan = wait_for(lambda: read(ground.root / "requests" / "R1.json"))

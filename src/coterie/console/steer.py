@@ -149,7 +149,9 @@ def stop_run(name: str | None, *, now: bool) -> int:
     root = places.find_team(Path.cwd(), name)
     lock = root / "processes" / "lead.lock"
     if not files.held(lock):
-        raise Refused(f"the team {root.name} is not running: there is nothing to stop")
+        others = ", ".join(f"{name} (pid {pid})" for name, pid in _joined(root))
+        more = f". Still there: {others}: coterie stop NAME, or Ctrl-C in that terminal" if others else ""
+        raise Refused(f"the team {root.name} is not running: there is nothing to stop{more}")
     info = files.read_info(lock)
     wanted = {"schema": 1, "at": files.now(), "by": HUMAN, "process": info.get("process"), "now": now}
     try:
@@ -167,6 +169,13 @@ def stop_run(name: str | None, *, now: bool) -> int:
         _kill(info)
         Paper().prose(f"pid {info.get('pid')} did not end within {HUNG_AFTER:g} s and was killed")
     return 0
+
+
+def _joined(root: Path) -> list[tuple[str, int]]:
+    """The teammates that other processes run, and the pid of each."""
+    reading = Reading(root)
+    found = ((each.name, reading.host_of(each.name)) for each in reading.members.values() if each.joined)
+    return [(name, host.pid) for name, host in found if host is not None]
 
 
 def _ended(lock: Path, seconds: float) -> bool:

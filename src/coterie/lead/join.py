@@ -55,7 +55,7 @@ def join_team(
     record = TeamRecord.read(root)
     if record.ended is not None:
         raise Refused(f"the team {record.team} has ended: {record.ended.summary}. There is nothing to join")
-    if not files.held(root / "processes" / "lead.lock"):
+    if not _lead_lives(root):
         raise Refused(
             f"no process runs the lead of the team {record.team}: `coterie resume --team {record.team}` goes on with "
             "it, then join"
@@ -73,6 +73,19 @@ def join_team(
                 name, role=role, model=model_name or settings.model, most=record.settings.teammates, joined=process
             )
             return JoinedRun(team, settings, chosen, life, say=say).go()
+
+
+def _lead_lives(root: Path) -> bool:
+    """Whether a host runs the lead: it holds lead.lock and its own lock. A command that repairs has the first alone."""
+    if not files.held(root / "processes" / "lead.lock"):
+        return False
+    process = _leads_process(root)
+    return process is None or files.held(root / "processes" / f"{process}.lock")
+
+
+def _leads_process(root: Path) -> str | None:
+    found = files.read_info(root / "processes" / "lead.lock").get("process")
+    return found if isinstance(found, str) else None
 
 
 def _await_last_life(team: Team, name: str) -> None:
@@ -104,7 +117,7 @@ class JoinedRun:
         self.runtime.claims_open.set()  # of this process; what holds claims is looked at each time
         self._held = team.record.settings
         self.pause = Pause(self.runtime, interactive=False)
-        self._lead = self._leads_process()  # the lead's host that was there last
+        self._lead = _leads_process(team.root)  # the lead's host that was there last
         self._alone: float | None = None  # since when the lead's host is gone and nothing is left to do without it
 
     def go(self) -> Outcome:
@@ -141,12 +154,9 @@ class JoinedRun:
 
     # ------------------------------------------------------------ what it sees of the lead's host
 
-    def lead_lives(self) -> bool:
-        return files.held(self.team.root / "processes" / "lead.lock")
-
     def hold_claims(self) -> str:
         """Why it may claim nothing now: without the lead's host nobody merges, decides or ends anything."""
-        if not self.lead_lives():
+        if not _lead_lives(self.team.root):
             return "the lead's host is gone: it waits for `coterie resume`"
         return "" if self.team.record.base_checked else "waits until the base is checked"
 
@@ -177,11 +187,11 @@ class JoinedRun:
 
     def look(self) -> None:
         """What came from outside: the end of the team, a stop of the run, the death and return of the lead's host."""
-        if self.lead_lives():
+        if _lead_lives(self.team.root):
             if self._alone is not None:
                 self.member.say("repair", "the lead's host is back")
             self._alone = None
-            self._lead = self._leads_process() or self._lead
+            self._lead = _leads_process(self.team.root) or self._lead
         elif self._alone is None:
             self._alone = time.monotonic()
             self.member.say("warning", "the lead's host is gone: work in hand is finished, nothing more is claimed")
@@ -201,10 +211,6 @@ class JoinedRun:
             self.team.bell.ring_here()
         if self.runtime.finished.is_set():
             self.member.halt.set("the team has finished")
-
-    def _leads_process(self) -> str | None:
-        found = files.read_info(self.team.root / "processes" / "lead.lock").get("process")
-        return found if isinstance(found, str) else None
 
     def _stop_with_the_run(self) -> None:
         """Stop if the run that this member works in is stopped in order; an earlier one does not count."""
