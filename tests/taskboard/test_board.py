@@ -336,9 +336,9 @@ def test_a_task_in_progress_is_taken_by_writing_it_down_and_moved_by_its_host(te
     assert team.board.want("T1", move="release", by="human", reason="mine", made_by="k") == wanted
     assert team.board.want("T1", move="release", by="lead", reason="mine too") == wanted, "the first stands"
     assert "release wanted by human: mine" in team.board.view()[0].why
-    task = team.board.carry_out("T1", 1, by="runtime", note_branch="refs/coterie/main/rescue/1")
+    task = team.board.carry_out("T1", 1, by="runtime", kept="a" * 40)
     assert (task.status, task.losses, task.wanted) == (Status.PENDING, 1, None)
-    assert task.history[-1].reason == "mine (wanted by human) (branch refs/coterie/main/rescue/1)"
+    assert task.history[-1].reason == f"mine (wanted by human) (branch coterie/main/T1/e1, snapshot {'a' * 40})"
     with pytest.raises(NotCurrent, match="nothing is wanted"):
         team.board.carry_out("T1", 1, by="runtime")
 

@@ -369,3 +369,24 @@ def test_an_urgent_message_ends_the_command_that_runs_and_is_read_at_once(stage:
     first, second, mail = heard[0]
     assert "interrupted by an urgent message" in first["content"] and "not executed" in second["content"]
     assert 'urgent="true"' in mail["text"] and "look" in mail["text"]
+
+
+def test_work_that_a_person_takes_back_is_carried_over_to_the_next_epoch(stage: Stage) -> None:
+    pipe = stage.fifo("runs")
+    leads = lead([TASK], ("ada",))
+    whole = threading.Event()
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            return leads(request)
+        if "epoch: 1" in request.messages[0]["content"][0].get("text", ""):
+            return reply(request, "", ("bash", {"command": f"echo half > half.txt; echo go > {pipe}; sleep 600"}))
+        whole.set()
+        return mate(request)
+
+    with stage.running(respond) as outcome:
+        assert pipe.read_text() == "go\n"
+        stage.team.board.want("T1", move="release", by="human", reason="start anew")
+        assert whole.wait(30)
+    assert outcome[0].exit_code == 0, outcome[0].summary
+    assert stage.task()["epoch"] == 2 and stage.merged("half.txt") == "half\n"

@@ -54,10 +54,8 @@ def take_over(team: Team, task: Task, *, why: str) -> bool:
     owner = task.claim.owner
     end_commands(team, owner)
     kept = team.keeper.snapshot(owner, label=f"{task.id}-e{task.epoch}")
-    notes = [task.assignment.branch] if task.assignment is not None else []
-    notes += [f"work kept as {kept.ref}"] if kept is not None else []
     try:
-        team.board.carry_out(task.id, task.epoch, by="runtime", note_branch=", ".join(notes) or None)
+        team.board.carry_out(task.id, task.epoch, by="runtime", kept=kept.commit if kept is not None else None)
     except NotCurrent:
         return False
     text = f"{task.id} is taken from {task.claim.instance}: {why}; {task.wanted.reason}"

@@ -190,10 +190,10 @@ def release_orphans(team: Team, *, only: str | None = None) -> None:
         kept = steps.keep_work(team, task, claim.owner)
         try:
             if task.wanted is not None:
-                team.board.carry_out(task.id, task.epoch, by="runtime")
+                team.board.carry_out(task.id, task.epoch, by="runtime", kept=kept)
             else:
-                reason = f"{claim.instance} is gone{kept}"
-                team.board.release(task.id, task.epoch, by="runtime", reason=reason, lost=True)
+                reason = f"{claim.instance} is gone"
+                team.board.release(task.id, task.epoch, by="runtime", reason=reason, kept=kept, lost=True)
         except NotCurrent:
             continue  # a process that joined gave it back itself just now
         _say(team, f"{task.id} goes back to the board: {claim.instance} is gone")

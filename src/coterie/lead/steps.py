@@ -100,18 +100,19 @@ def carry_out_wanted(team: Team, elsewhere: set[str]) -> None:
         if task.status is not Status.IN_PROGRESS or task.wanted is None or claim is None or claim.owner in elsewhere:
             continue
         kept = keep_work(team, task, claim.owner)
-        team.board.carry_out(task.id, task.epoch, by="runtime")
-        _say(team, f"{task.id} is taken back from {claim.instance}, as {task.wanted.by} wanted{kept}")
+        team.board.carry_out(task.id, task.epoch, by="runtime", kept=kept)
+        said = f", snapshot {kept}" if kept is not None else ""
+        _say(team, f"{task.id} is taken back from {claim.instance}, as {task.wanted.by} wanted{said}")
         with contextlib.suppress(CoterieError):  # that life is over
             team.roster.update(claim.owner, claim.instance, task=None, epoch=None)
 
 
-def keep_work(team: Team, task: Task, owner: str) -> str:
-    """Keep what lies in the worktree of an owner; says where, for the task's history."""
+def keep_work(team: Team, task: Task, owner: str) -> str | None:
+    """Keep what lies in the worktree of an owner: the snapshot's commit; None where nothing was to be kept."""
     with contextlib.suppress(CoterieError):
         snapshot = team.keeper.snapshot(owner, label=f"{task.id}-e{task.epoch}")
-        return f", snapshot {snapshot.commit}" if snapshot is not None else ""
-    return ""
+        return snapshot.commit if snapshot is not None else None
+    return None
 
 
 def rest_worktrees(team: Team, elsewhere: set[str]) -> None:

@@ -169,16 +169,14 @@ def give_back(
     return changed(task, to, by="queue", reason=_with_work(task, reason), made_by=made_by, **fields | OUT_OF_HAND)
 
 
-def release(
-    task: Task, epoch: int, *, by: str, reason: str, note_branch: str | None, lost: bool, made_by: str | None
-) -> Task:
+def release(task: Task, epoch: int, *, by: str, reason: str, kept: str | None, lost: bool, made_by: str | None) -> Task:
     """Back on the board. Where somebody wanted it cancelled, that is what happens."""
     if task.epoch == epoch and task.wanted is not None:
-        return carry_out(task, epoch, by=by, note_branch=note_branch, made_by=made_by)
+        return carry_out(task, epoch, by=by, kept=kept, made_by=made_by)
     expect_current(task, epoch)
     _expect_not_merging(task)
     losses = task.losses + (1 if lost else 0)
-    reason = _with_work(task, reason, note_branch)
+    reason = _with_work(task, reason, kept)
     to = target(Move.RELEASE, task)
     return changed(task, to, by=by, reason=reason, made_by=made_by, **OUT_OF_HAND, losses=losses)
 
@@ -213,22 +211,22 @@ def want(task: Task, *, move: str, by: str, reason: str, made_by: str | None) ->
         wanted = Wanted(move="cancel" if move == "cancel" else "release", by=by, reason=storable(reason))
         return changed(task, to, by=by, reason=f"{move} wanted: {reason}", made_by=made_by, wanted=wanted)
     if move == "cancel":
-        return _cancelled(task, by=by, reason=reason, note_branch=None, made_by=made_by)
+        return _cancelled(task, by=by, reason=reason, kept=None, made_by=made_by)
     to = target(Move.RELEASE, task)
     fields = {**OUT_OF_HAND, "losses": task.losses + 1}
     return changed(task, to, by=by, reason=_with_work(task, reason), made_by=made_by, **fields)
 
 
-def carry_out(task: Task, epoch: int, *, by: str, note_branch: str | None, made_by: str | None) -> Task:
+def carry_out(task: Task, epoch: int, *, by: str, kept: str | None, made_by: str | None) -> Task:
     """Make the move that is wanted. The work in hand has been snapshotted."""
     wanted = task.wanted
     if wanted is None or task.epoch != epoch:
         raise NotCurrent(f"nothing is wanted of epoch {epoch} of {task.id}: it is {task.status} in epoch {task.epoch}")
     reason = f"{wanted.reason} (wanted by {wanted.by})"
     if wanted.move == "cancel":
-        return _cancelled(task, by=by, reason=reason, note_branch=note_branch, made_by=made_by)
+        return _cancelled(task, by=by, reason=reason, kept=kept, made_by=made_by)
     to = target(Move.RELEASE, task)
-    reason = _with_work(task, reason, note_branch)
+    reason = _with_work(task, reason, kept)
     return changed(task, to, by=by, reason=reason, made_by=made_by, **OUT_OF_HAND, losses=task.losses + 1)
 
 
@@ -239,9 +237,9 @@ def retry(task: Task, *, by: str, reason: str, made_by: str | None) -> Task:
     return changed(task, to, by=by, reason=reason, made_by=made_by, **fields)
 
 
-def _cancelled(task: Task, *, by: str, reason: str, note_branch: str | None, made_by: str | None) -> Task:
+def _cancelled(task: Task, *, by: str, reason: str, kept: str | None, made_by: str | None) -> Task:
     to = target(Move.CANCEL, task)
-    reason = _with_work(task, reason, note_branch)
+    reason = _with_work(task, reason, kept)
     return changed(task, to, by=by, reason=reason, made_by=made_by, **OUT_OF_HAND)
 
 
@@ -250,12 +248,13 @@ def _expect_not_merging(task: Task) -> None:
         raise IllegalMove(f"{task.id} is being merged: use undo once it is completed")
 
 
-def _with_work(task: Task, reason: str, note_branch: str | None = None) -> str:
+def _with_work(task: Task, reason: str, kept: str | None = None) -> str:
     """The reason, and where the work of this epoch lies: the next owner is told."""
     notes = []
-    branch = note_branch or (task.assignment.branch if task.assignment else None)
-    if branch:
-        notes.append(f"branch {branch}")
+    if task.assignment is not None:
+        notes.append(f"branch {task.assignment.branch}")
     if task.status is Status.SUBMITTED and task.result is not None and task.result.commit:
         notes.append(f"commit {task.result.commit}")
+    if kept is not None:
+        notes.append(f"snapshot {kept}")
     return f"{storable(reason, 7000)} ({', '.join(notes)})" if notes else reason

@@ -308,21 +308,19 @@ class Board(Changing):
         *,
         by: str,
         reason: str,
-        note_branch: str | None = None,
+        kept: str | None = None,
         lost: bool = True,
         made_by: str | None = None,
     ) -> Task:
         """Put a task in hand back on the board, after its work was snapshotted; cancelled where that was wanted.
 
-        note_branch: where the work lies, for the next owner; the assignment's branch if not given. lost: whether it
+        kept: the snapshot (commit id) of the work, which the next owner is told and given. lost: whether it
         counts as a loss.
         """
         return self._change(
             id,
             made_by,
-            lambda task: acts.release(
-                task, epoch, by=by, reason=reason, note_branch=note_branch, lost=lost, made_by=made_by
-            ),
+            lambda task: acts.release(task, epoch, by=by, reason=reason, kept=kept, lost=lost, made_by=made_by),
         )
 
     def want(self, id: str, *, move: str, by: str, reason: str, made_by: str | None = None) -> Task:
@@ -333,14 +331,12 @@ class Board(Changing):
         """
         return self._change(id, made_by, lambda task: acts.want(task, move=move, by=by, reason=reason, made_by=made_by))
 
-    def carry_out(
-        self, id: str, epoch: int, *, by: str, note_branch: str | None = None, made_by: str | None = None
-    ) -> Task:
+    def carry_out(self, id: str, epoch: int, *, by: str, kept: str | None = None, made_by: str | None = None) -> Task:
         """Make the wanted move, after the work was snapshotted: pending (a loss is counted) or cancelled."""
         return self._change(
             id,
             made_by,
-            lambda task: acts.carry_out(task, epoch, by=by, note_branch=note_branch, made_by=made_by),
+            lambda task: acts.carry_out(task, epoch, by=by, kept=kept, made_by=made_by),
         )
 
     def retry(self, id: str, *, by: str, reason: str, made_by: str | None = None) -> Task:

@@ -18,6 +18,7 @@ from coterie.teammates.member import Member, prompt
 from coterie.teammates.roster import MemberRecord, Status
 from coterie.teammates.team import Runtime
 from coterie.teammates.tools import TEAMMATE_TOOLS
+from coterie.teammates.tools.work import with_snapshot
 
 __all__ = ["Teammate"]
 
@@ -201,7 +202,7 @@ class Teammate(Member):
         self.tell_lead("stuck", f"{self.name} cannot go on: {reason}", made_by=f"{self.instance}/{self.turn}/stuck")
         if task is not None and task.status is TaskStatus.IN_PROGRESS:
             kept = self.let_go(task)
-            self.team.board.give_up(task.id, task.epoch, by=self.name, reason=reason[:2000] + kept)
+            self.team.board.give_up(task.id, task.epoch, by=self.name, reason=with_snapshot(reason, kept))
         else:  # only mail was to be read: what comes next begins anew
             here = task if task is not None and self.conversation_of(task) else None
             at = (here.id, here.epoch) if here is not None else (None, None)
@@ -282,18 +283,18 @@ class Teammate(Member):
 
     # ------------------------------------------------------------ giving a task back, ending
 
-    def let_go(self, task: Task) -> str:
-        """Keep what lies in the worktree; says where, for the task's history. The board adds the branch itself."""
+    def let_go(self, task: Task) -> str | None:
+        """Keep what lies in the worktree: the snapshot's commit, for the task's history; None if it is clean."""
         self.runtime.commands.stop_all(self.instance)
         kept = self.team.keeper.snapshot(self.name, label=f"{task.id}-e{task.epoch}")
-        return f", snapshot {kept.commit}" if kept is not None else ""
+        return kept.commit if kept is not None else None
 
     def hand_over(self, task: Task) -> None:
         """Somebody wants the task: snapshot, then make the move that is wanted."""
         assert task.wanted is not None
-        self.let_go(task)
+        kept = self.let_go(task)
         with contextlib.suppress(NotCurrent):  # this host did not answer, and somebody else made the move
-            self.team.board.carry_out(task.id, task.epoch, by=self.name)
+            self.team.board.carry_out(task.id, task.epoch, by=self.name, kept=kept)
             self.say("task", f"{task.id} is taken back: {task.wanted.reason}", task=task.id)
         self.team.keeper.close(self.name)
         self.update(task=None, epoch=None)
@@ -326,7 +327,8 @@ class Teammate(Member):
         task = self.mine()
         if task is not None and task.status is TaskStatus.IN_PROGRESS:
             kept = self.let_go(task)
-            self.team.board.release(task.id, task.epoch, by="runtime", reason=f"{self.name} stopped{kept}", lost=True)
+            reason = f"{self.name} stopped"
+            self.team.board.release(task.id, task.epoch, by="runtime", reason=reason, kept=kept, lost=True)
         if self.record.worktree is not None:
             self.team.keeper.close(self.name)
 

@@ -16,7 +16,17 @@ from coterie.teammates.gate import PlanState
 from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
 
-__all__ = ["GIVE_UP", "PARK", "PROPOSE_TASKS", "SUBMIT_PLAN", "SUBMIT_WORK", "SYNC", "NewTasks", "create"]
+__all__ = [
+    "GIVE_UP",
+    "PARK",
+    "PROPOSE_TASKS",
+    "SUBMIT_PLAN",
+    "SUBMIT_WORK",
+    "SYNC",
+    "NewTasks",
+    "create",
+    "with_snapshot",
+]
 
 PLAN_CAP = 64 * 1024
 REASON_CAP = 4000  # characters: the history keeps 7000, and where the work lies must not be cut off
@@ -125,6 +135,11 @@ class GiveUp(Arguments):
     reason: str = Field(min_length=1)
 
 
+def with_snapshot(reason: str, kept: str | None) -> str:
+    """The reason for the history, cut so that where the work lies always follows: the next owner goes by that."""
+    return reason[:REASON_CAP] + (f", snapshot {kept}" if kept is not None else "")
+
+
 def _give_up(member: Any, given: GiveUp, call: Call) -> ToolResult:
     if (before := _done_before(member, call)) is not None:
         send_outcome(member.team, before)
@@ -132,7 +147,7 @@ def _give_up(member: Any, given: GiveUp, call: Call) -> ToolResult:
     task = _in_progress(member)
     kept = member.let_go(task)
     after = member.team.board.give_up(
-        task.id, task.epoch, by=member.name, reason=given.reason[:REASON_CAP] + kept, made_by=call.key
+        task.id, task.epoch, by=member.name, reason=with_snapshot(given.reason, kept), made_by=call.key
     )
     member.say("task", f"gives up {task.id}: {given.reason}", task=task.id)
     send_outcome(member.team, after)
@@ -155,7 +170,7 @@ def _park(member: Any, given: Park, call: Call) -> ToolResult:
         task.id,
         task.epoch,
         by=member.name,
-        reason=given.reason[:REASON_CAP] + kept,
+        reason=with_snapshot(given.reason, kept),
         blocked_by=given.blocked_by,
         made_by=call.key,
     )
