@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json as jsons
 import os
 import sys
@@ -123,6 +124,8 @@ def log(team: str | None, json: bool, *, follow: bool, last: int | None) -> int:
     live = Live(paper)
     if not json:
         paper.prose(places.BANNER, "yellow")
+    with contextlib.suppress(FileNotFoundError):
+        files.expect_regular(path)
     position, lines = read_lines(path, 0)
     seen = [number for number, event in enumerate(lines) if json or not is_noise(event)]
     start = 0 if last is None or last >= len(seen) else seen[-last] if last else len(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import threading
 import time
 from collections import deque
@@ -186,12 +187,16 @@ def hold(path: Path, info: Mapping[str, Any], *, patience: float = 1.0) -> Hold:
 def _open(path: Path, flags: int = 0) -> int:
     """A lock's file. `Unreadable` for what is no regular file: who holds it cannot be told."""
     try:
-        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
     except FileNotFoundError:
         raise
     except OSError:
         expect_regular(path)
         raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        expect_regular(path)
+    return handle
 
 
 def _is_at(handle: int, path: Path) -> bool:
