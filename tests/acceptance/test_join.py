@@ -17,7 +17,9 @@ from tests.acceptance.loopback import coterie, environment, served, started
 from tests.acceptance.test_steering import read, wait_for
 
 from coterie import files
+from coterie.lead import audit
 from coterie.mailbox import ring_others
+from coterie.teammates.journal import Finished, Started, read_journal
 from coterie.teammates.model import Answer, ModelRequest
 
 Look = Callable[..., str]
@@ -195,6 +197,11 @@ def test_a_joined_process_that_is_killed_is_seen_and_its_task_goes_to_another(
     assert f"pid {join.pid}" in ground.member("cleo")["reason"]
     refs = look("for-each-ref", "--format=%(refname)", "refs/coterie/main/rescue").split()
     assert any(look("show", f"{ref}:half.txt") == "half\n" for ref in refs if "T1-e1" in ref)
+    records = read_journal(ground.root / "members" / "cleo" / "journal.jsonl")[0]
+    begun = {each.call for each in records if isinstance(each, Started)}
+    answered = [each.call for each in records if isinstance(each, Finished)]
+    assert begun and sorted(begun) == sorted(answered), "each call has one answer"
+    assert audit(ground.root) == []
     told = [each for each in (ground.root / "mail" / "human" / "new").iterdir() if "before it read" in each.read_text()]
     assert len(told) == 1, "who wrote to it is told that it was never read"
     assert not list((ground.root / "processes").glob("*.port"))

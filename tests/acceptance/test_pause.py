@@ -134,6 +134,31 @@ def test_a_paused_host_of_the_lead_is_overtaken_too_and_merges_only_what_is_curr
     ]
 
 
+def test_a_task_of_a_dead_host_is_taken_back_now_and_its_owner_goes_on_with_another_epoch_after_a_resume(
+    repository: Path, ground: Ground, look: Look, tmp_path: Path
+) -> None:
+    fifo, once = tmp_path / "runs", tmp_path / "once"
+    os.mkfifo(fifo)
+    command = f"test -e {once} && exit 0; touch {once}; echo half > half.txt; echo runs > {fifo}; sleep 600"
+    held = Held([{"ref": "a", "subject": "A", "description": f"run {command}\nwrite a.txt a"}], ("ada",))
+    held.go_on.set()
+    with served(held) as server:
+        env = environment(server.url, tmp_path / "state")
+        with started(repository, env, "run", "a change") as run:
+            assert fifo.read_text() == "runs\n"
+            os.kill(run.pid, signal.SIGKILL)
+            run.wait(30)
+        taken = coterie(repository, env, "task", "release", "T1", "--now")
+        assert taken.returncode == 0 and "is dead" in taken.stdout, taken.stderr
+        assert (ground.task()["status"], ground.task()["losses"]) == ("pending", 1)
+        again = coterie(repository, env, "resume")
+        assert again.returncode == 0, again.stdout + again.stderr
+    assert (ground.task()["epoch"], ground.member("ada")["instance"]) == (2, "ada#1")
+    assert look("ls-tree", "-r", "--name-only", "coterie/main/integration").split() == ["a.txt", "one.txt", "two.txt"]
+    refs = look("for-each-ref", "--format=%(refname)", "refs/coterie/main/rescue").split()
+    assert any("half.txt" in look("ls-tree", "-r", "--name-only", ref) for ref in refs)
+
+
 def test_a_host_that_answers_again_in_time_hands_its_task_over_itself(
     repository: Path, ground: Ground, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from coterie.lead.integration import send_returned
 from coterie.mailbox import Event, Message, send_owed
 from coterie.taskboard import NotCurrent, Status
 from coterie.teammates.commands import ProcessMark, kill_leftovers
-from coterie.teammates.journal import DamagedJournal, Journal, Started, Undelivered, whole_records
+from coterie.teammates.journal import DamagedJournal, Finished, Journal, Started, Undelivered, unanswered, whole_records
 from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.processes import boot_id
 from coterie.teammates.roster import MemberRecord, UnknownMember
@@ -147,6 +147,7 @@ def sweep_life(team: Team, record: MemberRecord) -> None:
     The lead hears of one that has failed. Nothing of that life runs any more.
     """
     release_orphans(team, only=record.instance)
+    _answer_open_calls(team, record)
     settle_ended(team, record)
     if record.status is not MemberStatus.FAILED:
         return
@@ -158,6 +159,20 @@ def sweep_life(team: Team, record: MemberRecord) -> None:
             to="lead",
             made_by=f"{record.instance}/failed",
         )
+
+
+def _answer_open_calls(team: Team, record: MemberRecord) -> None:
+    """A life that ended in the middle of its calls: each has an answer all the same, as every journal's calls do."""
+    try:
+        journal = Journal(team.roster.folder(record.name) / "journal.jsonl", instance=record.instance)
+    except DamagedJournal:
+        return  # it is said where its mail is looked after, and by the audit
+    for block in unanswered(journal.conversation())[1]:
+        text = f"interrupted: {record.instance} ended in it"
+        result = Finished(
+            instance=record.instance, call=block["id"], tool=block["name"], text=text, is_error=True, ends=True
+        )
+        journal.append(result)
 
 
 def _drop_temp_files(team: Team, *, of: str | None = None) -> None:
