@@ -4,13 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint fix bench docs clean
+.PHONY: demo test soak mutants lint fix bench docs clean
 
 demo: $(READY)
 	@$(BIN)/coterie demo
 
 test: lint
 	@$(BIN)/python -m pytest -q -n 3 --dist loadfile
+
+soak: $(READY)
+	@COTERIE_SOAK=1 COTERIE_SOAK_RUNS=20 $(BIN)/python -m pytest -q -n 3 -o timeout=20000 tests/crash \
+		tests/acceptance/test_killed_again_and_again.py
+
+mutants: $(READY)
+	@$(BIN)/python scripts/mutants.py
 
 lint: $(READY)
 	@$(BIN)/ruff check src tests scripts bench

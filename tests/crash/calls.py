@@ -26,7 +26,7 @@ SPECS = [NewTask(ref=f"r{n}", subject="s", blocked_by=(f"r{n - 1}",) if n else (
 
 
 def board(place: Place) -> None:
-    """T1 pending, T2 claimed, T3 bound, T4 submitted, T5 cancelled, T6 wanted from its owner. Nobody has a worktree."""
+    """T1 pending, T2 claimed, T3 bound, T4 submitted, T5 cancelled, T6 claimed."""
     place.make()
     team = place.open()
     team.keeper.create_integration(team.record.base.commit)
@@ -37,12 +37,13 @@ def board(place: Place) -> None:
     for number, owner in ((2, "ada"), (3, "bob"), (4, "cleo")):
         task = team.board.claim(owner=owner, instance=f"{owner}#1")
         assert task is not None and task.id == f"T{number}"
-        if number > 2:
+        if number == 3:
+            bind(team, owner, task.id)
+        if number == 4:  # what is handed in without a change needs no worktree any more
             team.board.bind(task.id, 1, Assignment(worktree="/w", branch="b", base="c"))
     team.board.submit("T4", 1, by="cleo", summary="s", commit=None, no_change=True)
     team.board.want("T5", move="cancel", by="lead", reason="r")
     assert team.board.claim(owner="dan", instance="dan#1")
-    team.board.want("T6", move="release", by="human", reason="r")
 
 
 def mail(place: Place) -> None:
@@ -54,7 +55,7 @@ def mail(place: Place) -> None:
             team.mail.send(Note(text=text), sender="lead", sender_instance="lead#1", to=to)
     for name in ("ada", "eve"):
         journal_of(team, name).append(Undelivered(instance=f"{name}#1", ids=[]))
-    team.board.bind("T2", 1, Assignment(worktree="/w", branch="b", base="c"))
+    bind(team, "ada", "T2")
     plan = team.requests.submit_plan(sender="ada", sender_instance="ada#1", to="lead", task="T2", epoch=1, text="plan")
     asked = team.requests.ask_shutdown(sender="lead", sender_instance="lead#1", to="bob", to_instance="bob#1")
     question = team.requests.ask_question(sender="lead", sender_instance="lead#1", to="human", text="which?")
@@ -81,12 +82,16 @@ def trees(place: Place) -> None:
     (tree(team, "ada") / "new.txt").write_text("new\n")
 
 
+def bind(team: Team, owner: str, task: str, key: str | None = None) -> None:
+    opened = team.keeper.open(owner, task=task, epoch=1, base=team.keeper.tip())
+    bound = Assignment(worktree=str(opened.path), branch=opened.branch, base=opened.base)
+    team.board.bind(task, 1, bound, made_by=key)
+
+
 def take(team: Team, owner: str, key: str = "first") -> None:
     task = team.board.claim(owner=owner, instance=f"{owner}#1", made_by=f"{owner}/{key}")
     assert task is not None
-    opened = team.keeper.open(owner, task=task.id, epoch=task.epoch, base=team.keeper.tip())
-    bound = Assignment(worktree=str(opened.path), branch=opened.branch, base=opened.base)
-    team.board.bind(task.id, task.epoch, bound, made_by=f"{owner}/{key}/bind")
+    bind(team, owner, task.id, f"{owner}/{key}/bind")
 
 
 def tree(team: Team, owner: str) -> Path:
@@ -137,11 +142,17 @@ def one(call: Callable[[Team], object], key: str | None = "k") -> Act:
     return act
 
 
+def take_back(team: Team) -> None:
+    """Want it, and make the wanted move, which recovery may have made."""
+    if team.board.want("T6", move="release", by="human", reason="r", made_by="k").wanted is not None:
+        team.board.carry_out("T6", 1, by="runtime")
+
+
 BOARD: dict[str, Callable[[Team], object]] = {
     "create one": lambda team: team.board.create(SPECS[:1], by="lead", made_by="k"),
     "create batch": lambda team: team.board.create(SPECS, by="lead", made_by="k"),
     "claim": lambda team: team.board.claim(owner="eve", instance="eve#1", made_by="k"),
-    "bind": lambda team: team.board.bind("T2", 1, Assignment(worktree="/w", branch="b", base="c"), "k"),
+    "bind": lambda team: bind(team, "ada", "T2", "k"),
     "submit": lambda team: team.board.submit("T3", 1, by="bob", summary="s", commit="c", made_by="k"),
     "set merging": lambda team: team.board.set_merging("T4", 1, "m", "k"),
     "complete": lambda team: send_outcome(team, team.board.complete("T4", 1, merged_commit=None, made_by="k")),
@@ -157,10 +168,11 @@ BOARD: dict[str, Callable[[Team], object]] = {
     "release": lambda team: team.board.release("T3", 1, by="runtime", reason="r", made_by="k"),
     "cancel": lambda team: team.board.want("T1", move="cancel", by="human", reason="r", made_by="k"),
     "want back": lambda team: team.board.want("T3", move="cancel", by="human", reason="r", made_by="k"),
-    "take back": lambda team: team.board.carry_out("T6", 1, by="dan", made_by="k"),
+    "take back": lambda team: take_back(team),
     "retry": lambda team: team.board.retry("T5", by="human", reason="r", made_by="k"),
     "update": lambda team: team.board.update("T1", by="lead", add_blocked_by=["T5"], priority=9, made_by="k"),
 }
+WHOLE = ("create one", "create batch", "claim", "submit")
 BESIDE = ("create batch", "claim", "complete")
 
 
@@ -328,27 +340,41 @@ def bury_ada(team: Team, say: Acknowledge) -> None:
 
 
 CALLS = [
-    *(Operation(name, "board", one(call), beside=name in BESIDE, audited=False) for name, call in BOARD.items()),
-    Operation("append to a journal", "mail", journal, audited=False),
-    Operation("send", "mail", send, audited=False),
-    Operation("deliver", "mail", receive("ada"), audited=False),
-    Operation("submit a plan", "mail", plan, audited=False),
-    Operation("approve", "mail", decide(True), audited=False),
-    Operation("reject", "mail", decide(False), audited=False),
-    Operation("ask for a shutdown", "mail", ask_shutdown, audited=False),
-    Operation("acknowledge a shutdown", "mail", settle(RequestStatus.ACKNOWLEDGED, "runtime"), audited=False),
-    Operation("decline a shutdown", "mail", settle(RequestStatus.DECLINED, "bob"), audited=False),
-    Operation("force a shutdown", "mail", settle(RequestStatus.FORCED, "runtime"), audited=False),
-    Operation("answer a question", "mail", answer, audited=False),
-    Operation("propose tasks", "mail", split, audited=False),
-    Operation("spawn", "mail", spawn, audited=False),
-    Operation("end of a life", "mail", end_of_life, audited=False),
-    Operation("claim and bind in a used worktree", "trees", claim_and_bind),
-    Operation("claim and bind in a new worktree", "trees", first_worktree),
-    Operation("commit and submit", "trees", submit),
-    Operation("snapshot", "trees", snapshot),
-    Operation("close a worktree", "trees", close, audited=False),
-    Operation("merge into a worktree", "trees", join),
-    Operation("reader", "trees", reader),
-    Operation("bury a joined process", "trees", bury_ada, before=joined_and_killed),
+    *(
+        Operation(
+            name,
+            "board",
+            one(call),
+            sampled=name not in WHOLE,
+            beside=name in BESIDE,
+            audited=name not in ("set merging", "return"),  # nobody merges it, and it has no worktree
+        )
+        for name, call in BOARD.items()
+    ),
+    Operation("create batch, from a terminal", "board", one(BOARD["create batch"]), abandoned=True, sampled=True),
+    Operation("append to a journal", "mail", journal),
+    Operation("send", "mail", send),
+    Operation("deliver", "mail", receive("ada")),
+    Operation("submit a plan", "mail", plan),
+    Operation("approve", "mail", decide(True)),
+    Operation("reject", "mail", decide(False), sampled=True),
+    Operation("ask for a shutdown", "mail", ask_shutdown, sampled=True),
+    Operation("acknowledge a shutdown", "mail", settle(RequestStatus.ACKNOWLEDGED, "runtime"), sampled=True),
+    Operation("decline a shutdown", "mail", settle(RequestStatus.DECLINED, "bob"), sampled=True),
+    Operation("force a shutdown", "mail", settle(RequestStatus.FORCED, "runtime"), sampled=True),
+    Operation("answer a question", "mail", answer, sampled=True),
+    Operation("approve, from a terminal", "mail", decide(True), abandoned=True),
+    Operation("ask for a shutdown, from a terminal", "mail", ask_shutdown, abandoned=True, sampled=True),
+    Operation("answer a question, from a terminal", "mail", answer, abandoned=True, sampled=True),
+    Operation("propose tasks", "mail", split, sampled=True),
+    Operation("spawn", "mail", spawn, sampled=True),
+    Operation("end of a life", "mail", end_of_life, sampled=True),
+    Operation("claim and bind in a used worktree", "trees", claim_and_bind, sampled=True),
+    Operation("claim and bind in a new worktree", "trees", first_worktree, sampled=True),
+    Operation("commit and submit", "trees", submit, sampled=True),
+    Operation("snapshot", "trees", snapshot, sampled=True),
+    Operation("close a worktree", "trees", close, sampled=True, audited=False),
+    Operation("merge into a worktree", "trees", join, sampled=True),
+    Operation("reader", "trees", reader, sampled=True),
+    Operation("bury a joined process", "trees", bury_ada, before=joined_and_killed, sampled=True),
 ]

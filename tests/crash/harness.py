@@ -13,12 +13,13 @@ from typing import Any
 from tests.crash.place import Place
 from tests.crash.points import Acknowledge, Died, Life, forked, live, ordered
 
-from coterie.lead.audit import audit
+from coterie.lead.audit import Fault, audit
 from coterie.lead.recovery import recover
 from coterie.teammates.team import Team
 
 BEGINNING = "beginning"
-SAMPLE = 12
+SAMPLE = 3  # points of a long operation
+SHARE = 0.3  # of the operations whose restart is killed too
 Act = Callable[[Team, Acknowledge], None]
 
 
@@ -32,13 +33,22 @@ class Operation:
     finish: Act | None = None  # after the restart, and after an undisturbed run; where there is none, `act` again
     before: Act | None = None  # brings the place to where it begins
     sampled: bool = False  # so long that only some of its points are tried, unless all are wanted
+    abandoned: bool = False  # nobody makes it again, as with a command of a terminal: it is there whole or not at all
     beside: bool = False  # also: a process that ran all the while goes on with it, without any restart
     audited: bool = True  # its assignments have real worktrees, so that the audit finds all well in the end
     fewest: int = 4  # points, below which the watch does not see it
 
-    def go_on(self, team: Team) -> None:
-        """What a restart does after its recovery."""
-        (self.finish or self.act)(team, lambda key: None)
+    def go_on(self, team: Team, say: Acknowledge = lambda key: None) -> list[Fault]:
+        """What a restart does after its recovery, and what is wrong then.
+
+        A call is made again, and at the next start all is at rest.
+        """
+        if self.finish is not None:
+            self.finish(team, say)
+            return audit(team.root)
+        if not self.abandoned:
+            self.act(team, say)
+        return recover(team)
 
 
 @dataclass
@@ -53,10 +63,12 @@ class Outcome:
 class Trial:
     """Operations on one place. `team` was opened by this process and has read nothing: each child has it fresh."""
 
-    def __init__(self, place: Place, team: Team, *, seed: int = 1, sample: int | None = 3) -> None:
+    def __init__(self, place: Place, team: Team, *, seed: int = 1, sample: int | None = 3, every: bool = False) -> None:
         self.place = place
         self.team = team
         self.chance = random.Random(seed)
+        self.untouched: Any = None
+        self.every = every or sample is None  # point of an operation, also of those that are sampled
         self.sample = sample  # points of a restart that are tried for each operation; None: all of them
 
     def every_point(self, operation: Operation) -> Outcome:
@@ -70,6 +82,8 @@ class Trial:
             wrong = ordered(lambda say: operation.act(self.team, say), self.place.folder)
             if wrong:
                 raise AssertionError("\n".join(wrong))
+            self.place.put_back(BEGINNING)
+            self.untouched = forked(self._untouched) if operation.abandoned else None
             self.place.put_back(BEGINNING)
             expected = forked(lambda: self._undisturbed(operation))
             found: dict[str, set[str]] = {}  # state on disk -> the keys that a restart finds in it
@@ -88,8 +102,13 @@ class Trial:
 
     def _undisturbed(self, operation: Operation) -> Any:
         operation.act(self.team, lambda key: None)
+        recover(self.team)  # as after a death right behind it
         if operation.finish is not None:
             operation.go_on(self.team)
+        return self.place.end()
+
+    def _untouched(self) -> Any:
+        recover(self.team)
         return self.place.end()
 
     def _kill_everywhere(
@@ -102,7 +121,7 @@ class Trial:
         outcome: Outcome,
     ) -> int:
         points = itertools.count(1)
-        if operation.sampled and self.sample is not None:
+        if operation.sampled and not self.every:
             self.place.put_back(BEGINNING)
             count = self._killed(operation, 0, torn).count
             points = iter([*sorted(self.chance.sample(range(1, count + 1), min(SAMPLE, count))), count + 1])
@@ -126,7 +145,9 @@ class Trial:
         raise AssertionError("unreachable")
 
     def _killed(self, operation: Operation, at: int, torn: bool) -> Life:
-        return live(lambda say: operation.act(self.team, say), self.place.folder, at=at, torn=torn)
+        return live(
+            lambda say: operation.act(self.team, say), self.place.folder, at=at, torn=torn, every=self.sample is None
+        )
 
     def _go_on(self, operation: Operation, expected: Any, where: str) -> set[str]:
         """Restart: recover, look, carry it to its end, look again. Answers the keys that were there."""
@@ -136,20 +157,25 @@ class Trial:
             raise AssertionError(f"{where}: {error}") from None
 
     def _restart(self, operation: Operation, expected: Any) -> list[str]:
-        recover(self.team)
+        self.place.check_kill()
+        wrong = recover(self.team)
+        assert not (wrong and operation.audited), wrong
         self.place.check()
         keys = sorted(self.place.keys())
-        operation.go_on(self.team)
+        wrong = operation.go_on(self.team)
+        assert not (wrong and operation.audited), wrong
         self.place.check()
-        if operation.audited:
-            assert not (wrong := audit(self.place.root)), wrong
-        same(self.place.end(), expected)
+        end = self.place.end()
+        if not (operation.abandoned and end == self.untouched):
+            same(end, expected)
         return keys
 
     def _beside(self, operation: Operation, at: int, torn: bool, expected: Any, where: str) -> None:
         """Another process that was in step before the kill makes the same call, with nothing restarted."""
         self.team.board.update("T1", by="human", priority=self.team.board.get("T1").priority)
-        life = live(lambda say: operation.act(self.team, say), self.place.folder, at=at, torn=torn)
+        life = live(
+            lambda say: operation.act(self.team, say), self.place.folder, at=at, torn=torn, every=self.sample is None
+        )
         assert life.killed
         operation.act(self.team, lambda key: None)
         same(self.place.end(), expected, f"{where}, beside a running process")
@@ -163,8 +189,10 @@ class Trial:
 
         def again(say: Acknowledge) -> None:
             recover(self.team)
-            (operation.finish or operation.act)(self.team, say)
+            operation.go_on(self.team, say)
 
+        if self.sample is not None and self.chance.random() > SHARE:
+            return
         for first, torn in [self.chance.choice(states)] if self.sample is not None else states:
             self.place.put_back(BEGINNING)
             self._killed(operation, first, torn)

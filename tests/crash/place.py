@@ -140,6 +140,10 @@ class Place:
 
     # ------------------------------------------------------------ what has to hold
 
+    def check_kill(self) -> None:
+        """Right after a kill, before anything is put right: what others rely on at any moment."""
+        self._check_merges([json.loads(path.read_bytes()) for path in sorted((self.root / "tasks").glob("T*.json"))])
+
     def check(self) -> None:
         """After any restart: nothing half there, nothing twice."""
         stray = [
@@ -184,6 +188,8 @@ class Place:
         names = sorted(merged.values())
         assert len(names) == len(set(names)), f"merged twice: {names}"
         for task in tasks:
+            mine = next((commit for commit, name in merged.items() if name == task["id"]), None)
+            assert mine is None or task["status"] == "completed" or task["merging"] == mine, "the tip moved unannounced"
             if task["status"] == "completed" and not task["result"]["no_change"]:
                 assert merged.get(task["result"]["merged_commit"]) == task["id"], f"{task['id']} is not merged"
 
@@ -216,7 +222,7 @@ class Place:
                 found["refs"][name.rpartition("/")[0]] = "kept"
             else:
                 tree = self.commit(at)
-                found["refs"][name] = "kept" if "/joined/" in name or tree is None else tree[0]
+                found["refs"][name] = "kept" if "/join" in name or tree is None else tree[0]
         found["refs"].pop("refs/coterie/main/rescue/T1-e1-joining", None)
         for each in sorted((self.folder / "state").glob("*/main/*")):
             metadata = Path((each / ".git").read_text().strip().removeprefix("gitdir: "))

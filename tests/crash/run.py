@@ -1,6 +1,7 @@
 """The trials as a process of their own, with one thread, so that a fork costs milliseconds.
 
-usage: python -m tests.crash.run FOLDER [--all] START [NAME …]
+usage: python -m tests.crash.run FOLDER [--every | --all] START [NAME …]
+--every: every point of every operation; --all: and of every restart.
 Prints one line of JSON per operation: name, kills, states, faults, seconds.
 """
 
@@ -22,8 +23,7 @@ STARTS = calls.STARTS | turns.STARTS
 
 
 def main(arguments: list[str]) -> int:
-    everything = "--all" in arguments
-    folder, start, *names = [each for each in arguments if each != "--all"]
+    folder, start, *names = [each for each in arguments if not each.startswith("--")]
     place = Place(Path(folder))
     forked(lambda: STARTS[start](place))
     place.keep(start)
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> int:
         team = place.open()
     gc.collect()
     gc.freeze()  # so that children share its pages
-    trial = Trial(place, team, sample=None if everything else 1)
+    trial = Trial(place, team, sample=None if "--all" in arguments else 1, every="--every" in arguments)
     failed = False
     for operation in OPERATIONS:
         if operation.start == start and (not names or operation.name in names):

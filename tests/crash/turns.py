@@ -16,8 +16,10 @@ from tests.crash.place import Place
 from tests.crash.points import Acknowledge
 
 from coterie.lead.lead import Lead
+from coterie.lead.recovery import recover
 from coterie.mailbox import Note, send_owed
 from coterie.taskboard import NewTask
+from coterie.taskboard.intents import Intents
 from coterie.teammates.journal import Answered, Started
 from coterie.teammates.member import Member
 from coterie.teammates.model import Answer, ModelRequest, PromptTooLong, reply
@@ -96,7 +98,7 @@ def call(name: str, start: str, respond: Respond, who: str, *others: str, begun:
         journal.append(Started(instance=last.instance, call=asked["id"], tool=asked["name"], key=key))
 
     finish = driven(respond, who, *others)
-    return Operation(name, start, act, finish=finish, before=begin if begun else answered)
+    return Operation(name, start, act, finish=finish, before=begin if begun else answered, sampled=True)
 
 
 # ---------------------------------------------------------------- where they begin
@@ -201,6 +203,31 @@ def written_to(place: Place) -> None:
         team.mail.send(Note(text=text), sender="lead", sender_instance="lead#1", to="ada")
 
 
+def mess(place: Place) -> None:
+    """All that recovery has to put right: ada's life has failed with work in hand and mail in her box, T2 is merged and
+    nobody was told, a request is not announced, a batch is half written, a host process is dead."""
+    work(place)
+    team = place.open()
+    team.mail.send(Note(text="read me"), sender="ben", sender_instance="ben#1", to="ada")
+    merge(team, "T2")
+    team.board.complete("T2", 1, merged_commit=team.keeper.tip(), made_by="merged")
+    team.keeper.close("ben")
+    team.roster.update("ben", "ben#1", task=None, epoch=None)
+    team.requests.ask_shutdown(sender="lead", sender_instance="lead#1", to="ben", to_instance="ben#1", made_by="k")
+    team.roster.update("ada", "ada#1", status=Status.FAILED, reason="a fault")
+    team.board.create([NewTask(ref="a", subject="A"), NewTask(ref="b", subject="B", blocked_by=("a",))], by="lead")
+    batch = [task for task in team.board.tasks() if task.id in ("T4", "T5")]
+    Intents(place.root / "intents").write(batch, "k")
+    (place.root / "tasks" / "T5.json").unlink()
+    (place.root / "tasks" / ".T4.json.00aa00aa00aa-1.tmp").write_text("{")
+    for name in ("00aa00aa00aa.lock", "00aa00aa00aa.port"):
+        (place.root / "processes" / name).write_text("{}")
+
+
+def recovers(team: Team, say: Acknowledge) -> None:
+    recover(team)
+
+
 def _nothing(key: str) -> None:
     """Nobody listens."""
 
@@ -214,6 +241,7 @@ STARTS: dict[str, Callable[[Place], None]] = {
     "shutting": shutting,
     "written to": written_to,
     "all done": all_done,
+    "mess": mess,
 }
 
 # ---------------------------------------------------------------- the turns
@@ -298,6 +326,7 @@ TURNS = [
     Operation("ada: asked to stop", "shutting", driven(mate_says(), "ada"), sampled=True),
     Operation("lead: a whole turn", "desk", driven(lead_says(*LEAD[:3]), "lead"), sampled=True),
     Operation("ben claims the next task", "moved on", driven(mate_says(SUBMIT), "ben", claims=True), sampled=True),
-    Operation("the queue merges", "work", driven(mate_says(), "queue")),
+    Operation("recovery", "mess", recovers, sampled=True),
+    Operation("the queue merges", "work", driven(mate_says(), "queue"), sampled=True),
     Operation("the queue merges one, returns one", "handed in", driven(after_return, "queue", "ada"), sampled=True),
 ]

@@ -1,0 +1,397 @@
+"""Breaks the program on purpose, one way at a time, and sees whether a test turns red: `make mutants`.
+
+usage: mutants.py [WORD …]    only the breaks whose sentence has one of the words
+Each break is made in a copy of the tree. Prints a table; ends with 1 if a test stays green or a break finds no place.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 900  # seconds; a test that hangs is red too
+
+
+@dataclass(frozen=True)
+class Break:
+    """One fault. tests: what pytest is given, or `crash: START: OPERATION` for one operation of tests/crash."""
+
+    says: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+BREAKS = [
+    # ---------------------------------------------------------------- files
+    Break(
+        "a file is not fsynced",
+        "files/writing.py",
+        "            if durable:\n                sync(handle)\n",
+        "",
+        "crash: board: claim",
+    ),
+    Break(
+        "a folder that was written to under the lock is not fsynced",
+        "files/writing.py",
+        "        pending.folders.add(folder)\n        return\n",
+        "        return\n",
+        "crash: board: claim",
+    ),
+    Break(
+        "the folders are fsynced only after the answer",
+        "files/locks.py",
+        "            for folder in folders:\n                sync_folder(folder)\n",
+        "            del folders\n",
+        "crash: mail: send",
+    ),
+    Break(
+        "a file is written in place",
+        "files/writing.py",
+        "        put(temp, data, os.O_EXCL)\n        temp.replace(final)\n",
+        "        put(final, data, os.O_TRUNC)\n",
+        "crash: board: submit",
+    ),
+    Break(
+        "the lock between processes is not taken",
+        "files/locks.py",
+        "        if threads.depth == 1:\n            try:\n                processes.acquire(",
+        "        if threads.depth == 0:\n            try:\n                processes.acquire(",
+        "tests/test_files.py -k processes",
+    ),
+    Break(
+        "the threads share one lock of filelock (thread_local=False) instead of our own",
+        "files/locks.py",
+        "preserve_lock_file=True, poll_interval=0.002)\n            _locks[key] = (_FairLock(), between)",
+        "preserve_lock_file=True, poll_interval=0.002, thread_local=False)\n"
+        "            _locks[key] = (_Open(), between)  # type: ignore[assignment]",
+        "tests/test_files.py -k threads",
+    ),
+    # ---------------------------------------------------------------- the board
+    Break(
+        "the index is not brought in step under the lock",
+        "taskboard/store.py",
+        "        with self._locked():\n            self._catch_up()\n            yield self.shelf",
+        "        with self._locked():\n            self.loaded or self._catch_up()\n            yield self.shelf",
+        "tests/taskboard/test_board.py tests/taskboard/test_many.py",
+    ),
+    Break(
+        "the epoch is not checked",
+        "taskboard/task.py",
+        " and self.epoch == epoch and self.wanted is None",
+        " and self.wanted is None",
+        "tests/taskboard/test_moves.py",
+    ),
+    Break(
+        "`wanted` is ignored",
+        "taskboard/task.py",
+        " and self.epoch == epoch and self.wanted is None",
+        " and self.epoch == epoch",
+        "tests/taskboard/test_moves.py",
+    ),
+    Break(
+        "the queue sets `merging` for an entry that is not current",
+        "taskboard/acts.py",
+        'is not any more. The same again changes nothing."""\n    expect_current(task, epoch)\n',
+        'is not any more. The same again changes nothing."""\n',
+        "tests/taskboard/test_moves.py",
+    ),
+    Break(
+        "what is being merged can be taken away",
+        "taskboard/acts.py",
+        "    if task.merging is not None:\n        raise IllegalMove(",
+        "    if task.merging == 0:\n        raise IllegalMove(",
+        "tests/taskboard/test_moves.py tests/taskboard/test_board.py",
+    ),
+    Break(
+        "a batch has no intent",
+        "taskboard/store.py",
+        "            intent = self._intents.write(tasks, made_by)\n            self.shelf.put_new(tasks)\n"
+        "            self._intents.finish(intent)\n",
+        "            self.shelf.put_new(tasks)\n",
+        "crash: board: create batch",
+    ),
+    Break(
+        "recovery leaves a half-written batch to the next mutation",
+        "lead/recovery.py",
+        "    team.board.settle()  # quarantine, and batches that were begun\n",
+        "",
+        "crash: board: create batch, from a terminal",
+    ),
+    Break(
+        "the key of a call is not kept in the history",
+        "taskboard/acts.py",
+        "        reason=storable(reason),\n        made_by=made_by,\n",
+        "        reason=storable(reason),\n        made_by=None,\n",
+        "crash: board: give up",
+    ),
+    Break(
+        "a key that was used is not looked for",
+        "taskboard/board.py",
+        "            if made_by is not None and made_by in index.created:",
+        "            if made_by is not None and made_by == '':",
+        "crash: board: create one",
+    ),
+    # ---------------------------------------------------------------- mail and requests
+    Break(
+        "mail is acknowledged before the journal has it",
+        "mailbox/box.py",
+        "            if mine:\n                journal(mine)\n            said = self._put_away(name, read)\n",
+        "            said = self._put_away(name, read)\n            if mine:\n                journal(mine)\n",
+        "crash: mail: deliver",
+    ),
+    Break(
+        "mail that the journal has is delivered again",
+        "mailbox/box.py",
+        " and not seen(each.message.id)]\n            mine",
+        "]\n            mine",
+        "crash: mail: deliver",
+    ),
+    Break(
+        "the half of a killed send stays",
+        "lead/recovery.py",
+        "        team.mail.heal(name)\n",
+        "        del name\n",
+        "crash: mail: send",
+    ),
+    Break(
+        "a torn line of the ledger is written on",
+        "mailbox/ledger.py",
+        'b"\\n" + line if self._torn else line',
+        "line",
+        "tests/mailbox",
+    ),
+    Break(
+        "the key of a message is not looked for",
+        "mailbox/box.py",
+        "            if made_by is not None and (earlier := self._sent_for",
+        "            if made_by == '' and (earlier := self._sent_for",
+        "crash: mail: send",
+    ),
+    Break(
+        "the key of a request is not looked for",
+        "mailbox/requests.py",
+        "            if made_by is not None and (earlier := self._shelf.made_for(made_by)) is not None:\n"
+        "                return self._shelf.take(earlier)\n            at = files.now()",
+        "            at = files.now()",
+        "crash: mail: submit a plan",
+    ),
+    Break(
+        "senders are not told what an ended life never read",
+        "mailbox/box.py",
+        "        for message in messages:\n            if message.sender in",
+        "        journal_undelivered(messages)\n        messages = [] if messages else []\n"
+        "        for message in messages:\n            if message.sender in",
+        "tests/mailbox crash: mail: end of a life",
+    ),
+    Break(
+        "a decision is made on what was read before the lock",
+        "mailbox/requests.py",
+        "        with files.locked(self._lock):\n            request = self._shelf.take(identifier)\n"
+        "            if made_by is not None and any",
+        "        request = self._shelf.take(identifier)\n        with files.locked(self._lock):\n"
+        "            if made_by is not None and any",
+        "tests/mailbox",
+    ),
+    Break(
+        "mail that a request owes is not sent by recovery",
+        "lead/recovery.py",
+        "            send_owed(team.requests, team.mail, request)\n    for task",
+        "            pass\n    for task",
+        "crash: mail: approve, from a terminal",
+    ),
+    # ---------------------------------------------------------------- journal and loop
+    Break(
+        "the checksum of a journal is ignored",
+        "teammates/journal.py",
+        '    if tail != f\'{len(data)}, "crc": "{zlib.crc32(data):08x}"}}\\n\'.encode():\n        return None\n',
+        "",
+        "tests/teammates/test_journal_file.py",
+    ),
+    Break(
+        "a torn record stays in the journal",
+        "teammates/journal.py",
+        "            files.truncate(path, path.stat().st_size - torn)\n",
+        "            pass\n",
+        "crash: mail: append to a journal",
+    ),
+    Break(
+        "the start of a call is not journaled",
+        "teammates/loop.py",
+        "            if not again:\n                started()\n",
+        "",
+        "crash: desk: lead: send_message",
+    ),
+    Break(
+        "the key of a call is another one after a restart",
+        "teammates/loop.py",
+        '        key = f"{member.instance}/{answer.seq}/{index}"\n',
+        '        key = f"{member.instance}/{answer.seq}/{index}/{again}"\n',
+        "crash: desk: lead: send_message",
+    ),
+    Break(
+        "an interrupted call is not made again",
+        "teammates/loop.py",
+        "            elif tool is not None and tool.repeats:",
+        "            elif tool is not None and tool.name == '':",
+        "crash: desk: lead: create_tasks",
+    ),
+    Break(
+        "calls of an answer that was cut off are run",
+        "teammates/loop.py",
+        '            if answer.stop_reason == "max_tokens":\n                text = "not run',
+        '            if answer.stop_reason == "":\n                text = "not run',
+        "tests/teammates/test_turns.py -k cut_off",
+    ),
+    Break(
+        "a report that a kill came before is never sent",
+        "teammates/teammate.py",
+        "        self.report_what_was_left()\n",
+        "",
+        "crash: work: ada: give_up",
+    ),
+    Break(
+        "the key of a spawn is not kept",
+        "teammates/roster.py",
+        "                joined=joined is not None,\n                made_by=made_by,\n",
+        "                joined=joined is not None,\n",
+        "crash: desk: lead: spawn_teammate",
+    ),
+    # ---------------------------------------------------------------- recovery, queue, git
+    Break(
+        "temp files of dead processes stay",
+        "lead/recovery.py",
+        '                files.remove(path)\n                _say(team, f"removed the half-written {path}")\n',
+        "                pass\n",
+        "crash: board: claim",
+    ),
+    Break(
+        "an outcome that a kill came before is never told",
+        "lead/recovery.py",
+        "            send_outcome(team, task)\n",
+        "",
+        "crash: work: the queue merges",
+    ),
+    Break(
+        "the branch moves before `merging` says so",
+        "lead/integration.py",
+        "        team.board.set_merging(task.id, task.epoch, commit)\n        try:",
+        "        try:",
+        "crash: work: the queue merges",
+    ),
+    Break(
+        "nobody looks whether an entry is merged already",
+        "worktrees/merging.py",
+        " if (each.task, each.epoch, each.head) == wanted), None)",
+        " if (each.task, each.epoch) == wanted), None)",
+        "crash: work: the queue merges",
+    ),
+    Break(
+        "a ref is moved whatever it was",
+        "worktrees/git.py",
+        'self.run("update-ref", "--create-reflog", ref, new, old)',
+        'self.run("update-ref", "--create-reflog", ref, new)',
+        "tests/worktrees/test_merging.py tests/worktrees/test_keeper.py",
+    ),
+    Break(
+        "a worktree is cleared without a snapshot",
+        "worktrees/keeper.py",
+        '        kept = snapshot(self.git, self._mended(where), team=self.team, label=f"{name}/closed")\n',
+        "        kept = None\n",
+        "tests/worktrees/test_keeper.py",
+    ),
+    Break(
+        "a merge into a worktree is begun anew after a kill",
+        "worktrees/joining.py",
+        "    begun = joining(git, team=team, task=task, epoch=epoch)\n    if begun is not None and begun",
+        "    begun = None\n    if begun is not None and begun",
+        "tests/worktrees/test_joining.py",
+    ),
+]
+EXTRA = '''
+
+class _Open:
+    """No lock between threads at all."""
+
+    depth = 1
+
+    def acquire(self, end: float, cancel: object) -> bool:
+        return True
+
+    def release(self) -> bool:
+        return True
+
+    def hand_over(self) -> None:
+        pass
+'''
+
+
+def main(words: list[str]) -> int:
+    chosen = [each for each in BREAKS if not words or any(word in each.says for word in words)]
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        for number, each in enumerate(chosen):
+            began = time.monotonic()
+            copy = Path(folder) / str(number)
+            red = tried(each, copy)
+            shutil.rmtree(copy, ignore_errors=True)
+            bad += not red
+            print(f"{'red  ' if red else 'GREEN'} {time.monotonic() - began:5.0f} s  {each.says}: {red or each.tests}")
+            sys.stdout.flush()
+    print(f"{len(chosen) - bad} of {len(chosen)} breaks were seen")
+    return 1 if bad else 0
+
+
+def tried(each: Break, copy: Path) -> str | None:
+    """The test that turned red; None if all stayed green."""
+    ignore = shutil.ignore_patterns("__pycache__", ".*", "*.egg-info")
+    for name in ("src", "tests"):
+        shutil.copytree(ROOT / name, copy / name, ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    path = copy / "src" / "coterie" / each.file
+    text = path.read_text(encoding="utf-8")
+    if (found := text.count(each.old)) != 1:
+        print(f"{each.says}: expected the text to break once in {each.file}, found it {found} times: mend the list")
+        return None
+    text = text.replace(each.old, each.new)
+    path.write_text(text + (EXTRA if "_Open()" in each.new else ""), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    for command in commands(each.tests, copy):
+        try:
+            done = subprocess.run(
+                command, cwd=copy, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return "it hung"
+        if done.returncode != 0:
+            failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR", "{"))]
+            if not failed:
+                print(f"{each.says}: the tests did not run: {(done.stdout + done.stderr)[-500:]}")
+                return None
+            return failed[0][:110] if failed[0][0] != "{" else f"tests/crash, {each.tests.partition('crash: ')[2]}"
+    return None
+
+
+def commands(tests: str, copy: Path) -> list[list[str]]:
+    """What to run: pytest, then one operation of tests/crash."""
+    usual, _, crash = tests.partition("crash: ")
+    found = []
+    if usual.strip():
+        found.append([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header"])
+        found[0] += [f"--basetemp={copy / 'tmp'}", *usual.split()]
+    if crash:
+        start, _, operation = crash.partition(": ")
+        found.append([sys.executable, "-m", "tests.crash.run", str(copy / "crash"), "--every", start, operation])
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
