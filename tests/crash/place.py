@@ -205,6 +205,8 @@ class Place:
                     again = [each for each in record["history"] if (each["from"], each["to"]) == ("submitted",) * 2]
                     record["history"] = [each for each in record["history"] if each not in again]
                     record["rev"] -= len(again)
+                    for each in record["history"]:  # its owner makes the move that is wanted, or recovery does
+                        each["by"] = "somebody" if "(wanted by " in each["reason"] else each["by"]
                 found[f"{folder}/{path.name}"] = record
         for path in sorted(self.root.glob("members/*/member.json")):
             found[f"members/{path.parent.name}"] = json.loads(path.read_bytes())
