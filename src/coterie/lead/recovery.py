@@ -226,10 +226,7 @@ def _may_live(team: Team, name: str, instance: str) -> bool:
 
 
 def _settle_mail(team: Team, members: list[MemberRecord]) -> None:
-    """What killed senders left, what cannot be read, mail that records owe, and mail of lives that ended."""
-    for name in team.mail.names():
-        team.mail.heal(name)
-    team.requests.heal()
+    """Mail that records owe, and mail of lives that ended."""
     for request in team.requests.all():
         with contextlib.suppress(CoterieError):
             send_owed(team.requests, team.mail, request)
