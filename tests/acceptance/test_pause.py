@@ -97,7 +97,7 @@ def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_
     refs = look("for-each-ref", "--format=%(refname)", "refs/coterie/main/rescue").split()
     assert any(look("show", f"{ref}:late.txt") == "late\n" for ref in refs)
     reasons = [each["reason"] for each in task["history"]]
-    assert any("work kept as refs/coterie/main/rescue/" in each for each in reasons)
+    assert any("snapshot refs/coterie/main/rescue/" in each for each in reasons)
 
 
 def test_a_paused_host_of_the_lead_is_overtaken_too_and_merges_only_what_is_current_when_it_wakes(
@@ -154,7 +154,8 @@ def test_a_task_of_a_dead_host_is_taken_back_now_and_its_owner_goes_on_with_anot
         again = coterie(repository, env, "resume")
         assert again.returncode == 0, again.stdout + again.stderr
     assert (ground.task()["epoch"], ground.member("ada")["instance"]) == (2, "ada#1")
-    assert look("ls-tree", "-r", "--name-only", "coterie/main/integration").split() == ["a.txt", "one.txt", "two.txt"]
+    names = look("ls-tree", "-r", "--name-only", "coterie/main/integration").split()
+    assert names == ["a.txt", "half.txt", "one.txt", "two.txt"], "the next owner was given the work of the dead host"
     refs = look("for-each-ref", "--format=%(refname)", "refs/coterie/main/rescue").split()
     assert any("half.txt" in look("ls-tree", "-r", "--name-only", ref) for ref in refs)
 

@@ -43,19 +43,22 @@ class Silence:
         return self._silent.get(process or "", 0.0)
 
 
-def take_over(team: Team, task: Task, *, why: str) -> bool:
+def take_over(team: Team, task: Task, *, why: str, dead: bool = False) -> bool:
     """Make the move that is wanted of `task` in its owner's place; False if somebody else made it meanwhile.
 
     The caller has proved the owner's host dead, or has found it silent for `hung_after`. Its commands are ended, what
     lies in its worktree is kept as a snapshot, and the worktree is left as it is: the owner's life goes on, so nobody
     else is given it. When that host wakes, its epoch is over, and so is every effect that names it.
+    dead: of a dead host the next owner is given the work; of one that was only silent it is told where it lies, since
+    nobody knows in the middle of what it was.
     """
     assert task.claim is not None and task.wanted is not None
     owner = task.claim.owner
     end_commands(team, owner)
     kept = team.keeper.snapshot(owner, label=f"{task.id}-e{task.epoch}")
     try:
-        team.board.carry_out(task.id, task.epoch, by="runtime", kept=kept.commit if kept is not None else None)
+        work = None if kept is None else kept.commit if dead else kept.ref  # a ref is told, and carried over by nobody
+        team.board.carry_out(task.id, task.epoch, by="runtime", kept=work)
     except NotCurrent:
         return False
     text = f"{task.id} is taken from {task.claim.instance}: {why}; {task.wanted.reason}"
@@ -108,6 +111,6 @@ def _in_place_of_the_dead(team: Team, task: Task) -> bool:
     except files.Held:
         return False
     try:
-        return take_over(team, task, why="its host process is dead")
+        return take_over(team, task, why="its host process is dead", dead=True)
     finally:
         lead.release()
