@@ -85,7 +85,7 @@ def cases() -> list[tuple[str, str]]:
     """Every file in every way in the soak; else every file in one way, and every way of some file."""
     if os.environ.get("COTERIE_SOAK"):
         return [(file, way) for file in FILES for way in WAYS]
-    return [(file, WAYS[number % len(WAYS)]) for number, file in enumerate(FILES)]
+    return [(file, WAYS[(number + 1) % len(WAYS)]) for number, file in enumerate(FILES)]
 
 
 @pytest.mark.timeout(120)

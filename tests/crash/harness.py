@@ -18,8 +18,8 @@ from coterie.lead.recovery import recover
 from coterie.teammates.team import Team
 
 BEGINNING = "beginning"
-SAMPLE = 3  # points of a long operation
-SHARE = 0.3  # of the operations whose restart is killed too
+SAMPLE = 2  # points of a long operation
+SHARE = 0.1  # of the operations whose restart is killed too
 Act = Callable[[Team, Acknowledge], None]
 
 

@@ -38,4 +38,4 @@ def test_a_kill_at_any_write_changes_nothing_of_what_comes_out_in_the_end(start:
     faults = [fault for row in rows for fault in row["faults"]]
     assert not faults, "\n\n".join(faults)
     assert done.returncode == 0, done.stderr
-    assert rows and all(row["kills"] >= 3 for row in rows)
+    assert rows and all(row["kills"] >= 2 for row in rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,16 +55,20 @@ def test_an_intent_that_cannot_be_read_is_set_aside_and_others_are_left_alone(te
     assert any("board-T7.json" in text for text in team.said)
 
 
-def test_a_write_that_fails_leaves_the_board_as_it_was_and_the_next_try_succeeds(team: Team) -> None:
+def test_a_write_that_fails_leaves_the_board_as_it_was_and_the_next_try_succeeds(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
     team.create("a")
     before = team.path("T1").read_bytes()
-    (team.root / "changes").rename(team.root / "kept")
-    (team.root / "changes").mkdir()  # nothing can be announced
-    with pytest.raises(OSError, match="directory"):
-        team.claim()
+    with monkeypatch.context() as full:
+
+        def replace(source: object, target: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        full.setattr(os, "replace", replace)
+        with pytest.raises(OSError, match="No space"):
+            team.claim()
     assert team.path("T1").read_bytes() == before
-    (team.root / "changes").rmdir()
-    (team.root / "kept").rename(team.root / "changes")
     task = team.claim()
     assert (task.epoch, task.status) == (1, Status.IN_PROGRESS)
 

@@ -151,7 +151,7 @@ def test_an_approval_made_by_hand_counts_for_nothing_and_everybody_is_told(
 
     with stage.running(respond, approver="human", plans="lead", stall_timeout=3.0) as outcome:
         path = stage.root / "requests" / "R1.json"
-        wait_for(path.exists)
+        wait_for(lambda: path.exists() and stage.member("ada")["status"] == "waiting")
         changed = json.loads(path.read_text())
         forge(changed)
         files.write_json(path, changed)
