@@ -237,7 +237,7 @@ def test_a_locked_index_of_the_users_is_waited_for_by_them_and_not_removed(root:
     lock = write(root, ".git/index.lock", "")
     before = everything(root)
     with pytest.raises(Exception, match=r"index\.lock"):
-        land(find_repository(root), plan_land(find_repository(root), "main"))
+        land(find_repository(root), plan_land(find_repository(root), "main"), patience=0.2)
     assert lock.exists() and everything(root) == before
 
 

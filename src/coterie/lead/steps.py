@@ -72,9 +72,8 @@ def open_branch(team: Team) -> None:
         last = max(done, key=lambda task: task.queued or 0)
         assert last.result is not None
         raise DamagedError(
-            f"{keeper.integration} is gone, and with it the work of {files.counted(len(done), 'task')}: what follows would "
-            f"lack that. "
-            f"Put it back, then go on: git update-ref {keeper.integration} {last.result.merged_commit}"
+            f"{keeper.integration} is gone, and with it the work of {files.counted(len(done), 'task')}: "
+            f"what follows would lack that. Put it back, then go on: git update-ref {keeper.integration} {last.result.merged_commit}"
         )
     keeper.create_integration(team.record.base.commit)
 
