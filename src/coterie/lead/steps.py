@@ -73,7 +73,8 @@ def open_branch(team: Team) -> None:
         assert last.result is not None
         raise DamagedError(
             f"{keeper.integration} is gone, and with it the work of {files.counted(len(done), 'task')}: "
-            f"what follows would lack that. Put it back, then go on: git update-ref {keeper.integration} {last.result.merged_commit}"
+            "what follows would lack that. Put it back, then go on: "
+            f"git update-ref {keeper.integration} {last.result.merged_commit}"
         )
     keeper.create_integration(team.record.base.commit)
 
