@@ -124,7 +124,9 @@ class Trial:
         if operation.sampled and not self.every:
             self.place.put_back(BEGINNING)
             count = self._killed(operation, 0, torn).count
-            points = iter([*sorted(self.chance.sample(range(1, count + 1), min(SAMPLE, count))), count + 1])
+            points = iter(
+                [*sorted(self.chance.sample(range(1, count + 1), min(1 if torn else SAMPLE, count))), count + 1]
+            )
         for at in points:
             self.place.put_back(BEGINNING)
             life = self._killed(operation, at, torn)

@@ -32,10 +32,24 @@ def rehearse(rehearsal: ModuleType, folder: Path, **options: Any) -> Any:
     return team
 
 
-@pytest.fixture(scope="module", params=ORDERS)
-def team(request: pytest.FixtureRequest, rehearsal: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A whole run, in one of several orders."""
-    return rehearse(rehearsal, tmp_path_factory.mktemp("team"), order=ORDERS[request.param])
+@pytest.fixture(scope="module")
+def rehearsed() -> dict[str, Any]:
+    """The runs that were made already, by order."""
+    return {}
+
+
+@pytest.fixture(params=ORDERS)
+def team(
+    request: pytest.FixtureRequest,
+    rehearsal: ModuleType,
+    rehearsed: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Any:
+    """A whole run, in one of several orders. It is only looked at."""
+    if request.param not in rehearsed:
+        folder = tmp_path_factory.mktemp("team")
+        rehearsed[request.param] = rehearse(rehearsal, folder, order=ORDERS[request.param])
+    return rehearsed[request.param]
 
 
 def entries(team: Any, word: str) -> list[tuple[Any, ...]]:

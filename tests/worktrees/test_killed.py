@@ -26,7 +26,11 @@ SCRIPT = Path(__file__).with_name("gitkills.py")
 SAMPLE = os.environ.get("COTERIE_GIT_KILLS", "1")  # points of each git call; 0: all of them
 
 
-LONG = () if SAMPLE == "0" else ("a worktree that carries work over", "take back from a life that ended")
+LONG = (
+    ()
+    if SAMPLE == "0"
+    else ("a worktree that carries work over", "take back from a life that ended", "a worktree for the next task")
+)
 
 
 @pytest.mark.parametrize("name", [each for each in OPERATIONS if each not in LONG])
