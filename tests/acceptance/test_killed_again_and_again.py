@@ -78,7 +78,7 @@ def play(shop: Path, state: Path, crew: Watched, rng: random.Random | None) -> i
     with Server(crew) as server:
         env = environment(server.url, state)
         for life in range(LIVES):
-            crew.arm(rng.randint(1, 12) if rng else -1)
+            crew.arm(rng.randint(4, 18) if rng else -1)
             again = (root / "team.json").exists()
             with started(shop, env, *(("resume",) if again else ("run", GOAL))) as process:
                 if rng is not None:

@@ -76,7 +76,7 @@ def resumed_to_the_end(repository: Path) -> None:
     assert end.integration.commit == git(repository, "rev-parse", "coterie/main/integration").strip()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 143)])
 def test_once_it_stops_in_order_and_says_how_to_go_on(
     repository: Path, slow: Server, waits: threading.Event, number: signal.Signals, code: int
 ) -> None:

@@ -32,7 +32,7 @@ def rehearse(rehearsal: ModuleType, folder: Path, **options: Any) -> Any:
     return team
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rehearsed() -> dict[str, Any]:
     """The runs that were made already, by order."""
     return {}
