@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -245,3 +246,19 @@ def test_a_file_that_is_to_be_replaced_keeps_its_name_while_it_is_set_aside(tmp_
     path.mkdir()  # a folder has but one name
     assert files.set_aside(path, stays=True) == tmp_path / "bad" / "T1.json.1"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])
+def test_a_machine_that_cannot_open_a_file_now_is_no_damage_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    files.write_json(tmp_path / "a.json", {"schema": 1})
+
+    def fails(path: object, flags: int, mode: int = 0o777) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as lack:
+        lack.setattr(os, "open", fails)
+        with pytest.raises(OSError, match=os.strerror(number)):
+            files.read_json(tmp_path / "a.json")
+    assert files.read_json(tmp_path / "a.json") == {"schema": 1}
