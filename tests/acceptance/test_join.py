@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,20 @@ class Ground:
 @pytest.fixture
 def ground(repository: Path) -> Ground:
     return Ground(repository)
+
+
+@contextmanager
+def in_a_command(
+    repository: Path, ground: Ground, held: Held, env: dict[str, str], fifo: Path, *words: str
+) -> Iterator[tuple[subprocess.Popen[str], subprocess.Popen[str]]]:
+    """A run, and cleo who has joined it and is in the middle of the command that says so through the pipe."""
+    with started(repository, env, "run", "a change") as run:
+        assert held.begun.wait(60)
+        with started(repository, env, "join", "--name", "cleo", *words) as join:
+            ground.joined("cleo")
+            held.go_on.set()
+            assert fifo.read_text() == "runs\n"
+            yield run, join
 
 
 def said(process: subprocess.Popen[str], seconds: float = 90) -> str:
@@ -172,24 +187,18 @@ def test_a_joined_process_that_is_killed_is_seen_and_its_task_goes_to_another(
     held = Held([{"ref": "a", "subject": "A", "description": f"run {command}\nwrite a.txt a"}])
     with served(held) as server:
         env = environment(server.url, tmp_path / "state")
-        with started(repository, env, "run", "a change") as run:
-            assert held.begun.wait(60)
-            with started(repository, env, "join", "--name", "cleo") as join:
-                ground.joined("cleo")
-                held.go_on.set()
-                assert fifo.read_text() == "runs\n"
-                assert coterie(repository, env, "say", "cleo", "never read").returncode == 0
-                with started(repository, env, "join", "--name", "ada") as ada:
-                    ground.joined("ada")
-                    os.kill(join.pid, signal.SIGKILL)
-                    wait_for(lambda: ground.member("cleo")["status"] == "failed")
-                    assert (
-                        "sleep 1234571"
-                        not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
-                    )
-                    gone = coterie(repository, env, "say", "cleo", "hello")
-                    assert gone.returncode != 0 and "cleo#1 has stopped" in gone.stderr
-                    assert said(ada) and ada.returncode == 0
+        with in_a_command(repository, ground, held, env, fifo) as (run, join):
+            assert coterie(repository, env, "say", "cleo", "never read").returncode == 0
+            with started(repository, env, "join", "--name", "ada") as ada:
+                ground.joined("ada")
+                os.kill(join.pid, signal.SIGKILL)
+                wait_for(lambda: ground.member("cleo")["status"] == "failed")
+                assert (
+                    "sleep 1234571" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout
+                )
+                gone = coterie(repository, env, "say", "cleo", "hello")
+                assert gone.returncode != 0 and "cleo#1 has stopped" in gone.stderr
+                assert said(ada) and ada.returncode == 0
             out = said(run)
             assert run.returncode == 0, out
     task = ground.task()
@@ -243,19 +252,14 @@ def test_a_signal_ends_a_joined_teammate_in_order_and_its_task_goes_to_another(
     held = Held([{"ref": "a", "subject": "A", "description": f"run {command}\nwrite a.txt a"}])
     with served(held) as server:
         env = environment(server.url, tmp_path / "state")
-        with started(repository, env, "run", "a change") as run:
-            assert held.begun.wait(60)
-            with started(repository, env, "join", "--name", "cleo") as join:
-                ground.joined("cleo")
-                held.go_on.set()
-                assert fifo.read_text() == "runs\n"
-                with started(repository, env, "join", "--name", "ada") as ada:
-                    ground.joined("ada")
-                    join.send_signal(number)
-                    out = said(join)
-                    assert join.returncode == 128 + number and "cleo#1 has left" in out and "Traceback" not in out
-                    assert ground.member("cleo")["status"] == "stopped"
-                    assert said(ada) and ada.returncode == 0
+        with in_a_command(repository, ground, held, env, fifo) as (run, join):
+            with started(repository, env, "join", "--name", "ada") as ada:
+                ground.joined("ada")
+                join.send_signal(number)
+                out = said(join)
+                assert join.returncode == 128 + number and "cleo#1 has left" in out and "Traceback" not in out
+                assert ground.member("cleo")["status"] == "stopped"
+                assert said(ada) and ada.returncode == 0
             assert run.wait(60) == 0
     assert (ground.task()["epoch"], ground.task()["losses"], ground.owners()) == (2, 1, ["cleo", "ada"])
 

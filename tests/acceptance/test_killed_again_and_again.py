@@ -12,16 +12,16 @@ import random
 import signal
 import subprocess
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.acceptance.conftest import git
 from tests.acceptance.loopback import environment, started
+from tests.acceptance.test_resume import check_journals
 
 from coterie.demo import GOAL, Reply, Server, create_sample, respond
-from coterie.teammates.journal import Answered, Delivered, Finished, Opened, read_journal
+from coterie.teammates.journal import Answered, Opened, read_journal
 
 SEEDS = range(1, 1 + int(os.environ.get("COTERIE_SOAK_RUNS", "1")))
 LIVES = 60  # host processes until a run has to be at its end
@@ -157,19 +157,7 @@ def test_a_team_that_is_killed_again_and_again_ends_where_an_undisturbed_one_end
     assert summary(shop) == undisturbed
     assert crew.paid_twice == [], "an answer that was journaled was asked for again"
     assert left_over(root) == []
-    delivered: Counter[str] = Counter()
-    for path in (root / "members").glob("*/journal.jsonl"):
-        records = read_journal(path)[0]
-        delivered.update(each for record in records if isinstance(record, Delivered) for each in record.ids)
-        calls = [
-            block["id"]
-            for record in records
-            if isinstance(record, Answered)
-            for block in record.content
-            if block["type"] == "tool_use"
-        ]
-        assert sorted(calls) == sorted(record.call for record in records if isinstance(record, Finished))
-    assert set(delivered.values()) == {1}, "a message is in two turns"
+    check_journals(root)
     boxes = [path for path in (root / "mail").glob("*/*/*.json") if path.parent.parent.name != "human"]
     assert {path.parent.name for path in boxes} <= {"cur"}
     assert not list(root.rglob(".*.tmp")) and not list(root.rglob("bad/*")) and not list((root / "intents").glob("*"))

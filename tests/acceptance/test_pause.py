@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.acceptance.loopback import coterie, environment, served, started
-from tests.acceptance.test_join import Ground, Held, ground, said
+from tests.acceptance.test_join import Ground, Held, ground, in_a_command, said
 from tests.acceptance.test_steering import wait_for
 
 from coterie import files
@@ -38,53 +38,53 @@ def stopped(process: subprocess.Popen[str], root: Path) -> Iterator[None]:
         os.kill(process.pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("way", ["the lead's host", "the person"])
-def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_merged(
-    repository: Path, ground: Ground, look: Look, tmp_path: Path, way: str
-) -> None:
+def late_work(tmp_path: Path) -> tuple[Path, str]:
+    """A command that says through the first pipe that it runs and waits at another for ever; ada is done at once."""
     fifo, go = tmp_path / "runs", tmp_path / "go"
     os.mkfifo(fifo)
     os.mkfifo(go)
     wait = f"echo late > late.txt; echo runs > {fifo}; read < {go}; echo later > later.txt"
-    command = f"test $(basename $PWD) = ada && echo good > good.txt || {{ {wait}; }}"
+    return fifo, f"test $(basename $PWD) = ada && echo good > good.txt || {{ {wait}; }}"
+
+
+@pytest.mark.parametrize("way", ["the lead's host", "the person"])
+def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_merged(
+    repository: Path, ground: Ground, look: Look, tmp_path: Path, way: str
+) -> None:
+    fifo, command = late_work(tmp_path)
     held = Held([{"ref": "a", "subject": "A", "description": f"run {command}"}])
     limit = "2" if way == "the lead's host" else "3600"
     with served(held) as server:
         env = environment(server.url, tmp_path / "state") | {"COTERIE_HUNG_AFTER": limit}
-        with started(repository, env, "run", "a change") as run:
-            assert held.begun.wait(60)
-            with started(repository, env, "join", "--name", "cleo") as join:
-                ground.joined("cleo")
-                held.go_on.set()
-                assert fifo.read_text() == "runs\n"
-                with started(repository, env, "join", "--name", "ada") as ada:
-                    wait_for(lambda: ground.member("ada").get("status") == "idle")
-                    with stopped(join, ground.root):
-                        assert f"pid {join.pid}" in coterie(repository, env, "team").stdout
-                        view = json.loads(coterie(repository, env, "board", "--json").stdout)
-                        assert view["silent"] == [
-                            {"pid": join.pid, "process": ground.member("cleo")["process"], "members": ["cleo"]}
-                        ]
-                        why = json.loads(coterie(repository, env, "why", "T1", "--json").stdout)
-                        assert why["next"] == "coterie task release T1 --now"
-                        assert "does not answer" in json.dumps(why["reasons"])
-                        if way == "the lead's host":
-                            taken = coterie(repository, env, "task", "release", "T1", "-m", "it hangs")
-                        else:
-                            team = json.loads((ground.root / "team.json").read_text())
-                            team["settings"]["hung_after"] = 2.0  # what this command reads; the run has its own
-                            (ground.root / "team.json").write_text(json.dumps(team))
-                            taken = coterie(repository, env, "task", "release", "T1", "-m", "it hangs", "--now")
-                            assert "answered nothing for 2 s" in " ".join(taken.stdout.split())
-                        assert taken.returncode == 0, taken.stderr
-                        wait_for(lambda: ground.task()["status"] == "completed")
-                        assert ground.owners() == ["cleo", "ada"]
-                        assert ground.member("cleo")["status"] == "working", "its life goes on: only its task is lost"
-                        asked = held.asked.count("main/cleo#1")
-                        assert Path(ground.member("cleo")["worktree"]).joinpath("late.txt").exists(), "left as it lies"
-                    assert said(join) and join.returncode == 0, "it wakes, finds that all is over, and leaves"
-                    assert held.asked.count("main/cleo#1") == asked, "nobody is asked about a task that is lost"
-                    assert said(ada) and ada.returncode == 0
+        with in_a_command(repository, ground, held, env, fifo) as (run, join):
+            with started(repository, env, "join", "--name", "ada") as ada:
+                wait_for(lambda: ground.member("ada").get("status") == "idle")
+                with stopped(join, ground.root):
+                    assert f"pid {join.pid}" in coterie(repository, env, "team").stdout
+                    view = json.loads(coterie(repository, env, "board", "--json").stdout)
+                    assert view["silent"] == [
+                        {"pid": join.pid, "process": ground.member("cleo")["process"], "members": ["cleo"]}
+                    ]
+                    why = json.loads(coterie(repository, env, "why", "T1", "--json").stdout)
+                    assert why["next"] == "coterie task release T1 --now"
+                    assert "does not answer" in json.dumps(why["reasons"])
+                    if way == "the lead's host":
+                        taken = coterie(repository, env, "task", "release", "T1", "-m", "it hangs")
+                    else:
+                        team = json.loads((ground.root / "team.json").read_text())
+                        team["settings"]["hung_after"] = 2.0  # what this command reads; the run has its own
+                        (ground.root / "team.json").write_text(json.dumps(team))
+                        taken = coterie(repository, env, "task", "release", "T1", "-m", "it hangs", "--now")
+                        assert "answered nothing for 2 s" in " ".join(taken.stdout.split())
+                    assert taken.returncode == 0, taken.stderr
+                    wait_for(lambda: ground.task()["status"] == "completed")
+                    assert ground.owners() == ["cleo", "ada"]
+                    assert ground.member("cleo")["status"] == "working", "its life goes on: only its task is lost"
+                    asked = held.asked.count("main/cleo#1")
+                    assert Path(ground.member("cleo")["worktree"]).joinpath("late.txt").exists(), "left as it lies"
+                assert said(join) and join.returncode == 0, "it wakes, finds that all is over, and leaves"
+                assert held.asked.count("main/cleo#1") == asked, "nobody is asked about a task that is lost"
+                assert said(ada) and ada.returncode == 0
             out = said(run)
             assert run.returncode == 0, out
     task = ground.task()
@@ -103,11 +103,7 @@ def test_a_host_that_is_paused_in_a_tool_call_is_overtaken_and_nothing_of_it_is_
 def test_a_paused_host_of_the_lead_is_overtaken_too_and_merges_only_what_is_current_when_it_wakes(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
-    fifo, go = tmp_path / "runs", tmp_path / "go"
-    os.mkfifo(fifo)
-    os.mkfifo(go)
-    wait = f"echo late > late.txt; echo runs > {fifo}; read < {go}; echo later > later.txt"
-    command = f"test $(basename $PWD) = ada && echo good > good.txt || {{ {wait}; }}"
+    fifo, command = late_work(tmp_path)
     held = Held([{"ref": "a", "subject": "A", "description": f"run {command}"}], ("cleo",))
     with served(held) as server:
         env = environment(server.url, tmp_path / "state") | {"COTERIE_HUNG_AFTER": "2"}
@@ -169,21 +165,16 @@ def test_a_host_that_answers_again_in_time_hands_its_task_over_itself(
     held = Held([{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}", "role": "first"}])
     with served(held) as server:
         env = environment(server.url, tmp_path / "state") | {"COTERIE_HUNG_AFTER": "3600"}
-        with started(repository, env, "run", "a change") as run:
-            assert held.begun.wait(60)
-            with started(repository, env, "join", "--name", "cleo", "--role", "first") as join:
-                ground.joined("cleo")
-                held.go_on.set()
-                assert fifo.read_text() == "runs\n"
-                with stopped(join, ground.root), started(repository, env, "task", "release", "T1", "--now") as asks:
-                    assert asks.stdout is not None
-                    assert any("does not answer" in line for line in asks.stdout), "it says what it waits for"
-                    assert ground.task()["status"] == "in_progress", "and takes nothing before the time is over"
-                    os.kill(join.pid, signal.SIGCONT)
-                    assert "T1 is" in said(asks) and asks.returncode == 0
-                run.send_signal(signal.SIGINT)
-                said(join)
-                said(run)
+        with in_a_command(repository, ground, held, env, fifo, "--role", "first") as (run, join):
+            with stopped(join, ground.root), started(repository, env, "task", "release", "T1", "--now") as asks:
+                assert asks.stdout is not None
+                assert any("does not answer" in line for line in asks.stdout), "it says what it waits for"
+                assert ground.task()["status"] == "in_progress", "and takes nothing before the time is over"
+                os.kill(join.pid, signal.SIGCONT)
+                assert "T1 is" in said(asks) and asks.returncode == 0
+            run.send_signal(signal.SIGINT)
+            said(join)
+            said(run)
     back = next(each for each in ground.task()["history"] if (each["from"], each["to"]) == ("in_progress", "pending"))
     assert back["by"] == "cleo", "the owner's host made the move"
 
@@ -197,19 +188,14 @@ def test_a_hung_teammate_that_is_stopped_now_is_killed_and_its_life_ends(
     held = Held([{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}"}])
     with served(held) as server:
         env = environment(server.url, tmp_path / "state")
-        with started(repository, env, "run", "a change") as run:
-            assert held.begun.wait(60)
-            with started(repository, env, "join", "--name", "cleo") as join:
-                ground.joined("cleo")
-                held.go_on.set()
-                assert fifo.read_text() == "runs\n"
-                os.kill(join.pid, signal.SIGSTOP)
-                done = coterie(repository, env, "stop", "cleo", "--now")
-                assert done.returncode == 0 and f"pid {join.pid}" in done.stdout and "killed" in done.stdout
-                assert join.wait(30) == -signal.SIGKILL
-                wait_for(lambda: ground.member("cleo")["status"] == "failed")
-                with started(repository, env, "join", "--name", "ada") as ada:
-                    assert said(ada) and ada.returncode == 0
+        with in_a_command(repository, ground, held, env, fifo) as (run, join):
+            os.kill(join.pid, signal.SIGSTOP)
+            done = coterie(repository, env, "stop", "cleo", "--now")
+            assert done.returncode == 0 and f"pid {join.pid}" in done.stdout and "killed" in done.stdout
+            assert join.wait(30) == -signal.SIGKILL
+            wait_for(lambda: ground.member("cleo")["status"] == "failed")
+            with started(repository, env, "join", "--name", "ada") as ada:
+                assert said(ada) and ada.returncode == 0
             assert run.wait(60) == 0
     assert ground.owners() == ["cleo", "ada"]
 

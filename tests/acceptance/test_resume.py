@@ -50,19 +50,8 @@ class At:
         return self.respond(request)
 
 
-def check_end(repository: Path, look: Look, merges: int = 4) -> None:
-    """The board, the branch, the journals and the mail of a run that has ended well."""
-    root = repository / ".coterie" / "main"
-    names = look("ls-tree", "--name-only", "coterie/main/integration").split()
-    assert names == ["a.txt", "b.txt", "base.txt", "c.txt", "one.txt", "two.txt"]
-    assert look("show", "coterie/main/integration:c.txt") == "a\nb\nbase\nmore\n"
-    trailers = look(
-        "log", "--first-parent", "--format=%(trailers:key=Coterie-Task,valueonly)", "coterie/main/integration"
-    )
-    assert sorted(trailers.split()) == ["T1", "T2", "T3", "T4"], "each task merged once"
-    tasks = [json.loads(path.read_text()) for path in (root / "tasks").glob("T*.json")]
-    assert len(tasks) == 4 and {task["status"] for task in tasks} == {"completed"}
-    assert [task["epoch"] for task in tasks] == [1] * merges, "no assignment was made twice"
+def check_journals(root: Path) -> None:
+    """Every call has one result, and no message was delivered in two turns."""
     delivered: Counter[str] = Counter()
     for path in (root / "members").glob("*/journal.jsonl"):
         records = read_journal(path)[0]
@@ -77,6 +66,22 @@ def check_end(repository: Path, look: Look, merges: int = 4) -> None:
         results = [record.call for record in records if isinstance(record, Finished)]
         assert sorted(calls) == sorted(results), "every call has exactly one result"
     assert set(delivered.values()) <= {1}, "no message is in two turns"
+
+
+def check_end(repository: Path, look: Look, merges: int = 4) -> None:
+    """The board, the branch, the journals and the mail of a run that has ended well."""
+    root = repository / ".coterie" / "main"
+    names = look("ls-tree", "--name-only", "coterie/main/integration").split()
+    assert names == ["a.txt", "b.txt", "base.txt", "c.txt", "one.txt", "two.txt"]
+    assert look("show", "coterie/main/integration:c.txt") == "a\nb\nbase\nmore\n"
+    trailers = look(
+        "log", "--first-parent", "--format=%(trailers:key=Coterie-Task,valueonly)", "coterie/main/integration"
+    )
+    assert sorted(trailers.split()) == ["T1", "T2", "T3", "T4"], "each task merged once"
+    tasks = [json.loads(path.read_text()) for path in (root / "tasks").glob("T*.json")]
+    assert len(tasks) == 4 and {task["status"] for task in tasks} == {"completed"}
+    assert [task["epoch"] for task in tasks] == [1] * merges, "no assignment was made twice"
+    check_journals(root)
     assert not list((root / "mail").glob("*/tmp/*"))
     assert not list(root.rglob(".*.tmp"))
 

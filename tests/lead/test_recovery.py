@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.acceptance.conftest import git
@@ -15,6 +18,7 @@ from coterie.errors import DamagedError, NewerSchema
 from coterie.lead import open_team, repair
 from coterie.taskboard import NewTask, Status
 from coterie.teammates.journal import Delivered, Started
+from coterie.worktrees import GitError
 
 __all__ = ["built", "scene"]
 
@@ -165,6 +169,33 @@ def test_a_task_whose_owner_s_life_is_over_goes_back_and_its_worktree_is_at_rest
     task = scene.team.board.get("T2")
     assert (task.status, task.losses) == (Status.PENDING, 1) and "snapshot" in task.history[-1].reason
     assert [rule for rule, _ in scene.found()] == []
+
+
+FULL = """#!/bin/sh
+case " $* " in
+    *" commit-tree "*) echo "fatal: unable to write loose object file: No space left on device" >&2; exit 128 ;;
+esac
+exec {git} "$@"
+"""
+
+
+def test_a_task_is_not_given_back_without_its_work_while_the_disk_is_full(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.edit("members/ada/member.json", status="failed")
+    full = tmp_path / "full" / "git"
+    full.parent.mkdir()
+    full.write_text(FULL.format(git=shutil.which("git")))
+    full.chmod(0o755)
+    with monkeypatch.context() as lack:
+        lack.setenv("PATH", f"{full.parent}{os.pathsep}{os.environ['PATH']}")
+        with pytest.raises(GitError) as met:
+            recovered(scene)
+        assert files.shortage(met.value) == "no space left on the disk"
+    assert scene.team.board.get("T2").status is Status.IN_PROGRESS
+    recovered(scene)
+    task = scene.team.board.get("T2")
+    assert task.status is Status.PENDING and "snapshot" in task.history[-1].reason
 
 
 def test_the_tasks_of_a_crashed_member_stay_its_own(scene: Scene) -> None:

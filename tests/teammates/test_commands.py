@@ -170,6 +170,15 @@ def test_nothing_of_a_tree_outlives_the_command(commands: Commands, tmp_path: Pa
     assert carrying(named("tree")) == []
 
 
+def test_a_command_that_is_killed_answers_with_what_it_printed_and_leaves_nothing(
+    commands: Commands, tmp_path: Path
+) -> None:
+    done = commands.run(ESCAPES + "kill -KILL $$", cwd=tmp_path, timeout_s=LONG, command_id=named("killed"))
+    assert (done.exit_code, done.timed_out) == (128 + 9, False)
+    assert done.text.endswith("all there\n")
+    assert carrying(named("killed")) == []
+
+
 def test_a_tree_that_forks_as_fast_as_it_can_is_ended(commands: Commands, tmp_path: Path) -> None:
     storm = "f() { while :; do (exec sleep 0.2) & (f2 &) ; sleep 0.01; done; }; f2() { sleep 0.3 & }; f & f & f & wait"
     done = commands.run(storm, cwd=tmp_path, timeout_s=0.7, command_id=named("storm"))

@@ -111,14 +111,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def write_copy(path: Path, data: bytes) -> None:
     """Replace the content of a copy of what is stored elsewhere: whole or not at all, but not forced to the disk."""
-    temp = path.with_name(temp_name(path.name))
-    try:
-        put(temp, data, os.O_EXCL, durable=False)
-        temp.replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temp.unlink()
-        raise
+    deliver(path.with_name(temp_name(path.name)), path, data, durable=False)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
@@ -126,16 +119,17 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     write_bytes(path, encode(data))
 
 
-def deliver(temp: Path, final: Path, data: bytes) -> None:
+def deliver(temp: Path, final: Path, data: bytes, *, durable: bool = True) -> None:
     """Write `temp` whole, then rename it to `final` (which may be in another directory of the same file system)."""
     try:
-        put(temp, data, os.O_EXCL)
+        put(temp, data, os.O_EXCL, durable=durable)
         temp.replace(final)
     except BaseException:
         with contextlib.suppress(OSError):
             temp.unlink()
         raise
-    sync_folder(final.parent)
+    if durable:
+        sync_folder(final.parent)
 
 
 def append(path: Path, line: bytes, *, durable: bool = True) -> None:

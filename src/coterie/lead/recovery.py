@@ -39,7 +39,7 @@ def recover(team: Team) -> list[Fault]:
     dead = dead_processes(team)
     members = team.roster.all()
     elsewhere = {each.name for each in members if _lives_elsewhere(team, each)}
-    _end_leftovers(team, dead)
+    _end_leftovers(team, dead, elsewhere)
     _drop_temp_files(team)
     steps.drop_unsent(team)
     steps.cut_torn_journals(team, elsewhere)
@@ -62,10 +62,6 @@ def recover(team: Team) -> list[Fault]:
     return steps.tell_faults(team)
 
 
-def _say(team: Team, text: str) -> None:
-    team.events.say("repair", text)
-
-
 def held_process(team: Team, process: str | None) -> bool:
     """Whether that host process lives. No proves it dead, whatever became of its pid."""
     return process is not None and files.held(team.root / "processes" / f"{process}.lock")
@@ -82,9 +78,8 @@ def _lives_elsewhere(team: Team, member: MemberRecord) -> bool:
     return member.joined and not member.status.over and held_process(team, member.process)
 
 
-def _end_leftovers(team: Team, dead: list[str]) -> None:
+def _end_leftovers(team: Team, dead: list[str], elsewhere: set[str]) -> None:
     """Commands of dead hosts that still run."""
-    elsewhere = {each.name for each in team.roster.all() if _lives_elsewhere(team, each)}
     marks: list[ProcessMark] = []
     for path in sorted((team.root / "members").glob("*/journal.jsonl")):
         if path.parent.name not in elsewhere:
@@ -105,9 +100,9 @@ def _marks_in(journal: Path) -> list[ProcessMark]:
 
 
 def _end(team: Team, marks: list[ProcessMark]) -> None:
-    for mark in kill_leftovers(marks, unproved=lambda mark, reason: _say(team, f"{mark.command_id}: {reason}")):
+    for mark in kill_leftovers(marks, unproved=lambda mark, reason: steps.say(team, f"{mark.command_id}: {reason}")):
         which = f" (pid {mark.pid})" if mark.pid > 0 else ""
-        _say(team, f"ended what a host left running: {mark.command_id}{which}")
+        steps.say(team, f"ended what a host left running: {mark.command_id}{which}")
 
 
 def bury(team: Team, process: str) -> None:
@@ -134,7 +129,7 @@ def bury(team: Team, process: str) -> None:
     _end(team, marks_of(team.root, process))
     _drop_temp_files(team, of=process)
     forget_process(team.root, process)
-    _say(team, f"the host process {process} is gone")
+    steps.say(team, f"the host process {process} is gone")
 
 
 def _pid_of(team: Team, process: str) -> str:
@@ -188,7 +183,7 @@ def _drop_temp_files(team: Team, *, of: str | None = None) -> None:
                 continue
             if not held_process(team, owner):
                 files.remove(path)
-                _say(team, f"removed the half-written {path}")
+                steps.say(team, f"removed the half-written {path}")
 
 
 def release_orphans(team: Team, *, only: str | None = None) -> None:
@@ -211,7 +206,7 @@ def release_orphans(team: Team, *, only: str | None = None) -> None:
                 team.board.release(task.id, task.epoch, by="runtime", reason=reason, kept=kept, lost=True)
         except NotCurrent:
             continue  # a process that joined gave it back itself just now
-        _say(team, f"{task.id} goes back to the board: {claim.instance} is gone")
+        steps.say(team, f"{task.id} goes back to the board: {claim.instance} is gone")
 
 
 def _may_live(team: Team, name: str, instance: str) -> bool:
@@ -245,7 +240,7 @@ def settle_ended(team: Team, member: MemberRecord) -> None:
     try:
         journal = Journal(team.roster.folder(member.name) / "journal.jsonl")
     except DamagedJournal as error:
-        _say(team, f"the unread mail of {member.instance} stays where it is: {error}")
+        steps.say(team, f"the unread mail of {member.instance} stays where it is: {error}")
         return
 
     def undelivered(mail: list[Message]) -> None:

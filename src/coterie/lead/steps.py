@@ -24,12 +24,14 @@ __all__ = [
     "open_branch",
     "put_mail_away",
     "rest_worktrees",
+    "say",
     "settle_merges",
     "tell_faults",
 ]
 
 
-def _say(team: Team, text: str) -> None:
+def say(team: Team, text: str) -> None:
+    """Tell what was repaired."""
     team.events.say("repair", text)
 
 
@@ -43,7 +45,7 @@ def drop_unsent(team: Team) -> None:
     """Messages that were being written when their sender died."""
     for name in team.mail.names():
         for path in team.mail.heal(name):
-            _say(team, f"removed {path}: a message that was never sent")
+            say(team, f"removed {path}: a message that was never sent")
 
 
 def cut_torn_journals(team: Team, elsewhere: set[str]) -> None:
@@ -53,7 +55,7 @@ def cut_torn_journals(team: Team, elsewhere: set[str]) -> None:
             continue
         with contextlib.suppress(DamagedJournal):  # that member cannot be resumed, and the audit says why
             if torn := Journal(path).torn:
-                _say(team, f"cut {torn} torn bytes off the journal of {name}")
+                say(team, f"cut {torn} torn bytes off the journal of {name}")
 
 
 def drop_stray_ports(team: Team) -> None:
@@ -91,7 +93,7 @@ def settle_merges(team: Team) -> None:
             complete(team, task, merged, task.result.evidence)
         elif task.merging is not None:
             team.board.set_merging(task.id, task.epoch, None)
-            _say(team, f"{task.id} was about to be merged and was not: it waits in the queue again")
+            say(team, f"{task.id} was about to be merged and was not: it waits in the queue again")
 
 
 def carry_out_wanted(team: Team, elsewhere: set[str]) -> None:
@@ -103,17 +105,25 @@ def carry_out_wanted(team: Team, elsewhere: set[str]) -> None:
         kept = keep_work(team, task, claim.owner)
         team.board.carry_out(task.id, task.epoch, by="runtime", kept=kept)
         said = f", snapshot {kept}" if kept is not None else ""
-        _say(team, f"{task.id} is taken back from {claim.instance}, as {task.wanted.by} wanted{said}")
+        say(team, f"{task.id} is taken back from {claim.instance}, as {task.wanted.by} wanted{said}")
         with contextlib.suppress(CoterieError):  # that life is over
             team.roster.update(claim.owner, claim.instance, task=None, epoch=None)
 
 
 def keep_work(team: Team, task: Task, owner: str) -> str | None:
-    """Keep what lies in the worktree of an owner: the snapshot's commit; None where nothing was to be kept."""
-    with contextlib.suppress(CoterieError):
+    """Keep what lies in the worktree of an owner: the snapshot's commit; None where nothing was to be kept.
+
+    Also where it cannot be kept: the worktree is left as it lies then, and nothing takes it away without a snapshot.
+    Only a lack of room is raised, since what is done again once there is room keeps it.
+    """
+    try:
         snapshot = team.keeper.snapshot(owner, label=f"{task.id}-e{task.epoch}")
-        return snapshot.commit if snapshot is not None else None
-    return None
+    except CoterieError as error:
+        if files.shortage(error):
+            raise
+        say(team, f"what lies in the worktree of {owner} could not be kept yet, and stays there: {error}")
+        return None
+    return snapshot.commit if snapshot is not None else None
 
 
 def rest_worktrees(team: Team, elsewhere: set[str]) -> None:
@@ -124,9 +134,9 @@ def rest_worktrees(team: Team, elsewhere: set[str]) -> None:
             try:
                 kept = team.keeper.close(name)
             except CoterieError as error:  # no snapshot, no removal
-                _say(team, f"{fault.where} is left as it lies: {error}")
+                say(team, f"{fault.where} is left as it lies: {error}")
                 continue
-            _say(team, f"{fault.where} is at rest" + (f": what lay in it is kept as {kept.ref}" if kept else ""))
+            say(team, f"{fault.where} is at rest" + (f": what lay in it is kept as {kept.ref}" if kept else ""))
 
 
 def put_mail_away(team: Team, elsewhere: set[str]) -> None:
@@ -136,7 +146,7 @@ def put_mail_away(team: Team, elsewhere: set[str]) -> None:
             with contextlib.suppress(DamagedJournal):
                 journal = Journal(team.roster.folder(member.name) / "journal.jsonl")
                 for each in team.mail.put_away(member.name, seen=journal.seen):
-                    _say(team, f"{each} was delivered before: it is put away")
+                    say(team, f"{each} was delivered before: it is put away")
 
 
 def tell_faults(team: Team) -> list[Fault]:

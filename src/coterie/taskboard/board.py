@@ -314,8 +314,8 @@ class Board(Changing):
     ) -> Task:
         """Put a task in hand back on the board, after its work was snapshotted; cancelled where that was wanted.
 
-        kept: the snapshot (commit id) of the work, which the next owner is told and given. lost: whether it
-        counts as a loss.
+        kept: the snapshot of the work: as a commit id the next owner is told and given it, as a ref only told.
+        lost: whether it counts as a loss.
         """
         return self._change(
             id,

@@ -52,8 +52,8 @@ def read_tasks(folder: Path, *, report: Callable[[str], None] | None = None, set
 def list_ids(folder: Path) -> list[str]:
     """The tasks that may have a file in `folder`; one that is named here may be gone, none that is there is left out.
 
-    A listing alone does not promise that: where a file is replaced meanwhile, btrfs and tmpfs give it a new place in
-    the folder, past the end of a listing that has begun. Numbers have no gaps but those of files set aside or removed.
+    A listing alone does not promise that: where a file is replaced meanwhile, tmpfs gives it a new place in the folder,
+    past the end of a listing that has begun. Numbers have no gaps but those of files set aside or removed.
     """
     try:
         with os.scandir(folder) as found:
