@@ -199,8 +199,7 @@ class _Reasons:
 
 def _set_aside(task: Task) -> bool:
     """Whether the queue passes a task over until the integration branch moves."""
-    last = task.history[-1].reason if task.history else None
-    return task.assignment is None and last is not None and last.startswith("set aside")
+    return task.status is Status.SUBMITTED and not task.held
 
 
 def _doing(member: MemberRecord) -> str:

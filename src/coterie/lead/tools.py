@@ -57,9 +57,6 @@ class UpdateTask(Arguments):
 
 
 def _update(member: Any, given: UpdateTask, call: Call) -> str:
-    if all(value in (None, []) for name, value in given if name not in ("task_id", "checks")) and given.checks is None:
-        can = ", ".join(name for name in UpdateTask.model_fields if name != "task_id")
-        raise Refused(f"nothing to change in {given.task_id[:20]}. Expected at least one of {can}")
     settings: TeamSettings = member.runtime.settings
     may_lower = settings.plans_in_force == "lead" and settings.approver != "human"
     task = member.team.board.update(
