@@ -45,7 +45,7 @@ class Operation:
         """
         if self.finish is not None:
             self.finish(team, say)
-            return audit(team.root)
+            return audit(team.root, team)
         if not self.abandoned:
             self.act(team, say)
         return recover(team)

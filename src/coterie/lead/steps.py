@@ -128,7 +128,7 @@ def keep_work(team: Team, task: Task, owner: str) -> str | None:
 
 def rest_worktrees(team: Team, elsewhere: set[str]) -> None:
     """A worktree that nothing is bound to: what lies in it is kept, then it is clean and detached."""
-    for fault in trees.faults(look(team.root)):
+    for fault in trees.faults(look(team.root, team)):
         name = Path(fault.where).name
         if fault.rule in ("half-worktree", "loose-worktree") and name not in elsewhere:
             try:
@@ -151,7 +151,7 @@ def put_mail_away(team: Team, elsewhere: set[str]) -> None:
 
 def tell_faults(team: Team) -> list[Fault]:
     """The audit, as the last step: what is wrong all the same is told to whoever watches. Nothing is decided by it."""
-    left = [each for each in audit(team.root) if not (each.repairable and each.rule in LEFT_FOR_RESUME)]
+    left = audit(team.root, team, left=LEFT_FOR_RESUME)
     for fault in left:
         team.events.say("warning", f"{fault.where}: {fault.found}. {fault.cure}", rule=fault.rule)
     return left

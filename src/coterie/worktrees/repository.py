@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import shutil
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -17,11 +19,18 @@ MINIMUM = (2, 38)  # merge-tree --write-tree
 
 def check_version() -> str:
     """The version of git. Raises `EnvironmentFault` where it is missing or too old."""
-    said = execute(["git", "version"], {}, 20.0, (0,), shown=("version",))[1]
+    place = shutil.which("git")
+    said = _version(place, Path(place).stat().st_mtime_ns if place else 0)
     found = re.search(r"(\d+)\.(\d+)", said)
     if found is None or (int(found[1]), int(found[2])) < MINIMUM:
         raise EnvironmentFault(f"expected git {MINIMUM[0]}.{MINIMUM[1]} or later, found {said!r}: upgrade git")
     return said.removeprefix("git version ")
+
+
+@functools.cache
+def _version(place: str | None, changed: int) -> str:
+    """What the git at that place says, asked once for as long as it is the same file."""
+    return execute(["git", "version"], {}, 20.0, (0,), shown=("version",))[1]
 
 
 class Repository(BaseModel):
@@ -56,20 +65,21 @@ def find_repository(start: Path) -> Repository:
     if not start.is_dir():
         raise UsageError(f"there is no folder {start}")
     try:
-        found = execute(
-            ["git", "-C", str(start), "rev-parse", "--path-format=absolute", "--git-common-dir"],
+        common_dir, _, git_dir = execute(
+            ["git", "-C", str(start), "rev-parse", "--path-format=absolute", "--git-common-dir", "--git-dir"],
             {},
             20.0,
             (0,),
             shown=("rev-parse",),
-        )[1]
+        )[1].partition("\n")
     except GitError as error:
         if "not a git repository" in error.stderr:
             raise UsageError(f"{start} is not in a git repository: `git init` makes one") from None
         raise UsageError(f"git refuses to use the repository at {start}: {error.stderr.strip()}") from None
-    common = Path(found)
+    common = Path(common_dir)
     if common.name == ".git" and common.parent.name == ".coterie" and ask("rev-parse", "--quiet", "HEAD^{}") is None:
         return find_repository(common.parent.parent)  # among a run's own files, where an empty repository lies
+    metadata = Path(git_dir)
     root = _main_checkout(start, common)
     if not (root / ".git").exists():
         raise UsageError(f"the main checkout of {common} is not there: Coterie keeps its files beside it")
@@ -80,7 +90,6 @@ def find_repository(start: Path) -> Repository:
         raise UsageError(
             f"{common} keeps its refs in a reftable: `git refs migrate --ref-format=files` makes them files"
         )
-    metadata = Path(ask("rev-parse", "--path-format=absolute", "--git-dir") or common)
     place = place_of(metadata) if metadata != common else None
     return Repository(
         root=root,
@@ -98,10 +107,14 @@ def _main_checkout(start: Path, common: Path) -> Path:
         pins = {"GIT_DIR": str(common)}  # as from the common directory, whichever linked worktree we stand in
         return execute(["git", "-C", str(common), *argv], pins, 20.0, range(256), shown=argv)[1]
 
-    if ask("config", "--bool", "core.bare") == "true":
+    said = ask("config", "-z", "--get-regexp", r"^core\.(bare|worktree)$").split("\0")
+    stated: dict[str, str] = {}
+    for key, has_value, value in (each.partition("\n") for each in said):
+        stated[key] = value if has_value else "true"  # the last counts
+    if stated.get("core.bare", "false").lower() not in ("false", "no", "off", "0", ""):
         raise UsageError(f"{common} is a bare repository: Coterie needs a checkout, `git clone` makes one")
-    if stated := ask("config", "core.worktree"):  # a submodule
-        return (common / stated).resolve()
+    if found := stated.get("core.worktree"):  # a submodule
+        return (common / found).resolve()
     if common.name == ".git":
         return common.parent
     # --separate-git-dir: only the checkout knows where its repository is

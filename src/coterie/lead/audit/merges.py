@@ -9,7 +9,6 @@ from coterie import files
 from coterie.errors import CoterieError
 from coterie.lead.audit.fault import AGAIN, Fault
 from coterie.lead.audit.sight import Sight
-from coterie.lead.opening import open_team
 from coterie.taskboard import Status, Task
 from coterie.worktrees import GitError, Merged
 
@@ -19,7 +18,7 @@ __all__ = ["faults"]
 def faults(sight: Sight) -> Iterator[Fault]:
     if sight.record is None:
         return
-    team = open_team(sight.root)
+    team = sight.team()
     ref = team.keeper.integration
     if team.merger.git.resolve(ref) is None:
         done = [task for task in sight.tasks.values() if _merged_commit(task) is not None]

@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from coterie import files
 from coterie.errors import NewerSchema, UsageError
 from coterie.lead.audit.fault import Fault
+from coterie.lead.opening import open_team
 from coterie.mailbox import Request, parse_request
 from coterie.taskboard import Task, is_newer, read_one
 from coterie.teammates.journal import Record, whole_records
 from coterie.teammates.roster import MemberRecord, parse_member
-from coterie.teammates.team import TeamRecord
+from coterie.teammates.team import Team, TeamRecord
 
 __all__ = ["Sight", "Told", "look", "names"]
 
@@ -52,6 +53,17 @@ class Sight:
     """Whether the host that runs the team lives, or has just begun to put right what an earlier one left."""
     faults: list[Fault] = field(default_factory=list)
     """What could not be read."""
+    rooms: Team | None = None
+    """The team as somebody opened it; without, it is opened when a rule asks git."""
+
+    def team(self) -> Team:
+        """The rooms of the team, opened at most once: a rule uses their git, which reads anew each time.
+
+        Raises `UsageError` outside of a git repository, `EnvironmentFault` without git.
+        """
+        if self.rooms is None:
+            self.rooms = open_team(self.root)
+        return self.rooms
 
     def place(self, path: Path) -> str:
         """A path as a fault names it."""
@@ -82,9 +94,9 @@ def names(folder: Path, sight: Sight) -> list[str]:
         return []
 
 
-def look(root: Path) -> Sight:
-    """One look at the team at `root`."""
-    sight = Sight(root)
+def look(root: Path, team: Team | None = None) -> Sight:
+    """One look at the team at `root`. team: its rooms, where the caller has them open."""
+    sight = Sight(root, rooms=team)
     for name in names(root / "processes", sight):
         path = root / "processes" / name
         if name.endswith(".lock") and name != "lead.lock" and (info := files.living_holder(path)) is not None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from coterie.errors import CoterieError
 from coterie.lead.audit.fault import AGAIN, Fault
 from coterie.lead.audit.sight import Sight
-from coterie.lead.opening import open_team
 from coterie.taskboard import Status, Task
 from coterie.worktrees import Keeper, NotBound, Worktree, branch_of
 
@@ -20,7 +19,7 @@ READERS = ("queue", "lead")  # detached at what they read, and set anew before e
 def faults(sight: Sight) -> Iterator[Fault]:
     if sight.record is None:
         return
-    keeper = open_team(sight.root).keeper
+    keeper = sight.team().keeper
     bound = bindings(sight, keeper.team)
     working = [task for task in sight.tasks.values() if task.status is Status.IN_PROGRESS and task.claim is not None]
     assigned = {task.claim.owner for task in working if task.claim is not None and task.assignment is not None}
