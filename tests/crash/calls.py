@@ -37,10 +37,8 @@ def board(place: Place) -> None:
     for number, owner in ((2, "ada"), (3, "bob"), (4, "cleo")):
         task = team.board.claim(owner=owner, instance=f"{owner}#1")
         assert task is not None and task.id == f"T{number}"
-        if number == 3:
+        if number > 2:
             bind(team, owner, task.id)
-        if number == 4:  # what is handed in without a change needs no worktree any more
-            team.board.bind(task.id, 1, Assignment(worktree="/w", branch="b", base="c"))
     team.board.submit("T4", 1, by="cleo", summary="s", commit=None, no_change=True)
     team.board.want("T5", move="cancel", by="lead", reason="r")
     assert team.board.claim(owner="dan", instance="dan#1")
@@ -172,7 +170,6 @@ BOARD: dict[str, Callable[[Team], object]] = {
     "retry": lambda team: team.board.retry("T5", by="human", reason="r", made_by="k"),
     "update": lambda team: team.board.update("T1", by="lead", add_blocked_by=["T5"], priority=9, made_by="k"),
 }
-WHOLE = ("create one", "create batch", "claim", "submit")
 BESIDE = ("create batch", "claim", "complete")
 
 
@@ -314,6 +311,11 @@ def close(team: Team, say: Acknowledge) -> None:
     team.keeper.close("ada")
 
 
+def given_back(team: Team, say: Acknowledge) -> None:
+    """ada holds nothing any more, and her work lies in her worktree."""
+    team.board.release("T1", 1, by="runtime", reason="r", made_by="back")
+
+
 def join(team: Team, say: Acknowledge) -> None:
     """What was merged meanwhile comes into the worktree, with marks where both sides changed a file."""
     assert team.keeper.merge_in("ada", task="T1", epoch=1, commit=team.keeper.tip()) == ["one.txt"]
@@ -345,36 +347,34 @@ CALLS = [
             name,
             "board",
             one(call),
-            sampled=name not in WHOLE,
             beside=name in BESIDE,
-            audited=name not in ("set merging", "return"),  # nobody merges it, and it has no worktree
         )
         for name, call in BOARD.items()
     ),
-    Operation("create batch, from a terminal", "board", one(BOARD["create batch"]), abandoned=True, sampled=True),
+    Operation("create batch, from a terminal", "board", one(BOARD["create batch"]), abandoned=True),
     Operation("append to a journal", "mail", journal),
     Operation("send", "mail", send),
     Operation("deliver", "mail", receive("ada")),
     Operation("submit a plan", "mail", plan),
     Operation("approve", "mail", decide(True)),
-    Operation("reject", "mail", decide(False), sampled=True),
-    Operation("ask for a shutdown", "mail", ask_shutdown, sampled=True),
-    Operation("acknowledge a shutdown", "mail", settle(RequestStatus.ACKNOWLEDGED, "runtime"), sampled=True),
-    Operation("decline a shutdown", "mail", settle(RequestStatus.DECLINED, "bob"), sampled=True),
-    Operation("force a shutdown", "mail", settle(RequestStatus.FORCED, "runtime"), sampled=True),
-    Operation("answer a question", "mail", answer, sampled=True),
+    Operation("reject", "mail", decide(False)),
+    Operation("ask for a shutdown", "mail", ask_shutdown),
+    Operation("acknowledge a shutdown", "mail", settle(RequestStatus.ACKNOWLEDGED, "runtime")),
+    Operation("decline a shutdown", "mail", settle(RequestStatus.DECLINED, "bob")),
+    Operation("force a shutdown", "mail", settle(RequestStatus.FORCED, "runtime")),
+    Operation("answer a question", "mail", answer),
     Operation("approve, from a terminal", "mail", decide(True), abandoned=True),
-    Operation("ask for a shutdown, from a terminal", "mail", ask_shutdown, abandoned=True, sampled=True),
-    Operation("answer a question, from a terminal", "mail", answer, abandoned=True, sampled=True),
-    Operation("propose tasks", "mail", split, sampled=True),
-    Operation("spawn", "mail", spawn, sampled=True),
-    Operation("end of a life", "mail", end_of_life, sampled=True),
-    Operation("claim and bind in a used worktree", "trees", claim_and_bind, sampled=True),
-    Operation("claim and bind in a new worktree", "trees", first_worktree, sampled=True),
-    Operation("commit and submit", "trees", submit, sampled=True),
-    Operation("snapshot", "trees", snapshot, sampled=True),
-    Operation("close a worktree", "trees", close, sampled=True, audited=False),
-    Operation("merge into a worktree", "trees", join, sampled=True),
-    Operation("reader", "trees", reader, sampled=True),
-    Operation("bury a joined process", "trees", bury_ada, before=joined_and_killed, sampled=True),
+    Operation("ask for a shutdown, from a terminal", "mail", ask_shutdown, abandoned=True),
+    Operation("answer a question, from a terminal", "mail", answer, abandoned=True),
+    Operation("propose tasks", "mail", split),
+    Operation("spawn", "mail", spawn),
+    Operation("end of a life", "mail", end_of_life),
+    Operation("claim and bind in a used worktree", "trees", claim_and_bind),
+    Operation("claim and bind in a new worktree", "trees", first_worktree),
+    Operation("commit and submit", "trees", submit),
+    Operation("snapshot", "trees", snapshot),
+    Operation("close a worktree", "trees", close, before=given_back),
+    Operation("merge into a worktree", "trees", join),
+    Operation("reader", "trees", reader),
+    Operation("bury a joined process", "trees", bury_ada, before=joined_and_killed),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,12 +14,11 @@ from tests.crash.place import Place
 from tests.crash.points import Acknowledge, Died, Life, forked, live, ordered
 
 from coterie.lead.audit import Fault, audit
+from coterie.lead.host import forget_process
 from coterie.lead.recovery import recover
 from coterie.teammates.team import Team
 
 BEGINNING = "beginning"
-SAMPLE = 2  # points of a long operation
-SHARE = 0.1  # of the operations whose restart is killed too
 Act = Callable[[Team, Acknowledge], None]
 
 
@@ -32,10 +31,9 @@ class Operation:
     act: Act  # in the process that dies
     finish: Act | None = None  # after the restart, and after an undisturbed run; where there is none, `act` again
     before: Act | None = None  # brings the place to where it begins
-    sampled: bool = False  # so long that only some of its points are tried, unless all are wanted
+    sampled: int | None = None  # so long that only so many of its points are tried, unless all are wanted
     abandoned: bool = False  # nobody makes it again, as with a command of a terminal: it is there whole or not at all
     beside: bool = False  # also: a process that ran all the while goes on with it, without any restart
-    audited: bool = True  # its assignments have real worktrees, so that the audit finds all well in the end
     fewest: int = 4  # points, below which the watch does not see it
 
     def go_on(self, team: Team, say: Acknowledge = lambda key: None) -> list[Fault]:
@@ -45,9 +43,11 @@ class Operation:
         """
         if self.finish is not None:
             self.finish(team, say)
+            forget_process(team.root, team.process)
             return audit(team.root, team)
         if not self.abandoned:
             self.act(team, say)
+        forget_process(team.root, team.process)  # as a host does that ends in order
         return recover(team)
 
 
@@ -61,19 +61,24 @@ class Outcome:
 
 
 class Trial:
-    """Operations on one place. `team` was opened by this process and has read nothing: each child has it fresh."""
+    """Operations on one place. `teams`: opened by this process, nothing read yet, so that each child has them fresh:
+    for the process that dies, for the one after it, and for the one after that where the restart dies too."""
 
-    def __init__(self, place: Place, team: Team, *, seed: int = 1, sample: int | None = 3, every: bool = False) -> None:
+    def __init__(
+        self, place: Place, teams: Sequence[Team], *, seed: int = 1, sample: int | None = 3, every: bool = False
+    ) -> None:
         self.place = place
-        self.team = team
+        self.team, self.next, self.last = teams
         self.chance = random.Random(seed)
         self.untouched: Any = None
+        self.recovered: set[str] = set()  # states after a recovery, of one operation, from which it came to its end
         self.every = every or sample is None  # point of an operation, also of those that are sampled
         self.sample = sample  # points of a restart that are tried for each operation; None: all of them
 
     def every_point(self, operation: Operation) -> Outcome:
         """Kill it everywhere, look after each kill. The first fault ends it."""
         outcome = Outcome()
+        self.recovered.clear()
         try:
             self.place.put_back(operation.start)
             if operation.before is not None:
@@ -102,13 +107,13 @@ class Trial:
 
     def _undisturbed(self, operation: Operation) -> Any:
         operation.act(self.team, lambda key: None)
-        recover(self.team)  # as after a death right behind it
+        recover(self.next)  # as after a death right behind it
         if operation.finish is not None:
-            operation.go_on(self.team)
+            operation.go_on(self.next)
         return self.place.end()
 
     def _untouched(self) -> Any:
-        recover(self.team)
+        recover(self.next)
         return self.place.end()
 
     def _kill_everywhere(
@@ -120,13 +125,13 @@ class Trial:
         states: list[tuple[int, bool]],
         outcome: Outcome,
     ) -> int:
-        points = itertools.count(1)
-        if operation.sampled and not self.every:
+        points: Iterable[int] = itertools.count(1)
+        count = 0
+        if operation.sampled is not None and not self.every:
             self.place.put_back(BEGINNING)
             count = self._killed(operation, 0, torn).count
-            points = iter(
-                [*sorted(self.chance.sample(range(1, count + 1), min(1 if torn else SAMPLE, count))), count + 1]
-            )
+            some = min(1 if torn else operation.sampled, count)
+            points = [*sorted(self.chance.sample(range(1, count + 1), some)), count + 1]
         for at in points:
             self.place.put_back(BEGINNING)
             life = self._killed(operation, at, torn)
@@ -144,33 +149,41 @@ class Trial:
             missing = set(life.acknowledged) - found[state]
             if missing:
                 raise AssertionError(f"{where}: acknowledged, but not there after the restart: {sorted(missing)}")
-        raise AssertionError("unreachable")
+        return count  # more changes than in the count, as where a program's end is seen earlier or later
 
     def _killed(self, operation: Operation, at: int, torn: bool) -> Life:
         return live(
             lambda say: operation.act(self.team, say), self.place.folder, at=at, torn=torn, every=self.sample is None
         )
 
-    def _go_on(self, operation: Operation, expected: Any, where: str) -> set[str]:
+    def _go_on(self, operation: Operation, expected: Any, where: str, team: Team | None = None) -> set[str]:
         """Restart: recover, look, carry it to its end, look again. Answers the keys that were there."""
         try:
-            return set(forked(lambda: self._restart(operation, expected)))
+            keys, state = forked(lambda: self._restart(operation, expected, team or self.next))
         except Died as error:
             raise AssertionError(f"{where}: {error}") from None
+        self.recovered.add(state)
+        return set(keys)
 
-    def _restart(self, operation: Operation, expected: Any) -> list[str]:
+    def _restart(self, operation: Operation, expected: Any, team: Team) -> tuple[list[str], str]:
+        """Answers the keys that were there after the recovery, and the state that it led to.
+
+        Most kills lead to one of a few states: from each of them it is carried to its end once.
+        """
         self.place.check_kill()
-        wrong = recover(self.team)
-        assert not (wrong and operation.audited), wrong
+        wrong = recover(team)
+        assert not wrong, wrong
         self.place.check()
-        keys = sorted(self.place.keys())
-        wrong = operation.go_on(self.team)
-        assert not (wrong and operation.audited), wrong
+        keys, state = sorted(self.place.keys()), self.place.fingerprint()
+        if state in self.recovered:
+            return keys, state
+        wrong = operation.go_on(team)
+        assert not wrong, wrong
         self.place.check()
         end = self.place.end()
         if not (operation.abandoned and end == self.untouched):
             same(end, expected)
-        return keys
+        return keys, state
 
     def _beside(self, operation: Operation, at: int, torn: bool, expected: Any, where: str) -> None:
         """Another process that was in step before the kill makes the same call, with nothing restarted."""
@@ -180,7 +193,7 @@ class Trial:
         )
         assert life.killed
         operation.act(self.team, lambda key: None)
-        same(self.place.end(), expected, f"{where}, beside a running process")
+        same(_records(self.place.end()), _records(expected), f"{where}, beside a running process")
 
     # ------------------------------------------------------------ the restart itself is killed
 
@@ -190,11 +203,9 @@ class Trial:
         """Killed once more while it recovers and goes on: at points by a seed, or at all of them."""
 
         def again(say: Acknowledge) -> None:
-            recover(self.team)
-            operation.go_on(self.team, say)
+            recover(self.next)
+            operation.go_on(self.next, say)
 
-        if self.sample is not None and self.chance.random() > SHARE:
-            return
         for first, torn in [self.chance.choice(states)] if self.sample is not None else states:
             self.place.put_back(BEGINNING)
             self._killed(operation, first, torn)
@@ -208,7 +219,12 @@ class Trial:
                 life = live(again, self.place.folder, at=at)
                 outcome.kills += life.killed
                 where = f"killed before change {first}, then before change {at} of {count} of the restart"
-                self._go_on(operation, expected, where)
+                self._go_on(operation, expected, where, self.last)
+
+
+def _records(end: dict[str, Any]) -> dict[str, Any]:
+    """Without the worktrees, which only their owner and a restart put at rest."""
+    return {key: value for key, value in end.items() if not key.startswith("worktrees/")}
 
 
 def same(found: Any, expected: Any, where: str = "") -> None:

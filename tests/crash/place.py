@@ -25,7 +25,8 @@ SUMS = re.compile(r'"len": \d+, "crc": "[0-9a-f]{8}"')
 KEYS = re.compile(r"\b([a-z][a-z0-9-]*#\d+)/\d+/")
 IDS = re.compile(r"\b\d{10}-([a-z]+)\b")
 WHEN = frozenset(
-    {"at", "created_at", "since", "sent_at", "decided_at", "process", "seq", "id", "usd", "tokens", "turn", "queued"}
+    {"at", "created_at", "since", "sent_at", "decided_at", "seconds"}
+    | {"process", "output", "seq", "id", "usd", "tokens", "turn", "queued"}
 )
 
 
@@ -69,9 +70,9 @@ class Place:
         chosen = TeamSettings(worktrees_root=str(self.folder / "state"), **settings)
         create_team(self.repository, goal="a change", name=None, settings=chosen)
 
-    def open(self) -> Team:
+    def open(self, process: str = "0123456789ab") -> Team:
         """The team as a process opens it that has read nothing yet."""
-        return open_team(self.root, process="0123456789ab")
+        return open_team(self.root, process=process)
 
     # ------------------------------------------------------------ what git has, read without starting it
 
@@ -226,6 +227,7 @@ class Place:
                 tree = self.commit(at)
                 found["refs"][name] = "kept" if "/join" in name or tree is None else tree[0]
         found["refs"].pop("refs/coterie/main/rescue/T1-e1-joining", None)
+        found["refs"].pop("refs/coterie/main/rescue/queue/closed", None)  # half a checkout for a check
         for each in sorted((self.folder / "state").glob("*/main/*")):
             metadata = Path((each / ".git").read_text().strip().removeprefix("gitdir: "))
             contents = {str(path.relative_to(each)): path.read_text() for path in _files(each) if path.is_file()}

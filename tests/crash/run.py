@@ -13,13 +13,13 @@ import sys
 import time
 from pathlib import Path
 
-from tests.crash import calls, turns
+from tests.crash import calls, programs, turns
 from tests.crash.harness import Trial
 from tests.crash.place import Place
 from tests.crash.points import forked, quiet_threads
 
-OPERATIONS = calls.CALLS + turns.TURNS
-STARTS = calls.STARTS | turns.STARTS
+OPERATIONS = calls.CALLS + turns.TURNS + programs.PROGRAMS
+STARTS = calls.STARTS | turns.STARTS | programs.STARTS
 
 
 def main(arguments: list[str]) -> int:
@@ -28,10 +28,10 @@ def main(arguments: list[str]) -> int:
     forked(lambda: STARTS[start](place))
     place.keep(start)
     with quiet_threads():
-        team = place.open()
+        teams = [place.open(process) for process in ("0123456789ab", "123456789abc", "23456789abcd")]
     gc.collect()
     gc.freeze()  # so that children share its pages
-    trial = Trial(place, team, sample=None if "--all" in arguments else 1, every="--every" in arguments)
+    trial = Trial(place, teams, sample=None if "--all" in arguments else 1, every="--every" in arguments)
     failed = False
     for operation in OPERATIONS:
         if operation.start == start and (not names or operation.name in names):

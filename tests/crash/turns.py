@@ -98,7 +98,7 @@ def call(name: str, start: str, respond: Respond, who: str, *others: str, begun:
         journal.append(Started(instance=last.instance, call=asked["id"], tool=asked["name"], key=key))
 
     finish = driven(respond, who, *others)
-    return Operation(name, start, act, finish=finish, before=begin if begun else answered, sampled=True)
+    return Operation(name, start, act, finish=finish, before=begin if begun else answered)
 
 
 # ---------------------------------------------------------------- where they begin
@@ -321,12 +321,12 @@ TURNS = [
         "ada",
         begun=True,
     ),
-    Operation("ada: compaction", "work", driven(too_long, "ada"), sampled=True),
-    Operation("ada: mail of two notes", "written to", driven(mate_says(SUBMIT), "ada"), sampled=True),
-    Operation("ada: asked to stop", "shutting", driven(mate_says(), "ada"), sampled=True),
-    Operation("lead: a whole turn", "desk", driven(lead_says(*LEAD[:3]), "lead"), sampled=True),
-    Operation("ben claims the next task", "moved on", driven(mate_says(SUBMIT), "ben", claims=True), sampled=True),
-    Operation("recovery", "mess", recovers, sampled=True),
-    Operation("the queue merges", "work", driven(mate_says(), "queue"), sampled=True),
-    Operation("the queue merges one, returns one", "handed in", driven(after_return, "queue", "ada"), sampled=True),
+    Operation("ada: compaction", "work", driven(too_long, "ada"), sampled=8),
+    Operation("ada: mail of two notes", "written to", driven(mate_says(SUBMIT), "ada"), sampled=8),
+    Operation("ada: asked to stop", "shutting", driven(mate_says(), "ada")),
+    Operation("lead: a whole turn", "desk", driven(lead_says(*LEAD[:3]), "lead"), sampled=8),
+    Operation("ben claims the next task", "moved on", driven(mate_says(SUBMIT), "ben", claims=True)),
+    Operation("recovery", "mess", recovers, sampled=8),
+    Operation("the queue merges", "work", driven(mate_says(), "queue")),
+    Operation("the queue merges one, returns one", "handed in", driven(after_return, "queue", "ada"), sampled=8),
 ]

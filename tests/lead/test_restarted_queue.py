@@ -10,7 +10,7 @@ import pytest
 from coterie.lead import create_team, open_team
 from coterie.lead.checks import Checks
 from coterie.lead.integration import Queue
-from coterie.taskboard import Assignment, NewTask, Status
+from coterie.taskboard import Assignment, Evidence, NewTask, Status
 from coterie.teammates.commands import Commands
 from coterie.teammates.model import ScriptedModel, reply
 from coterie.teammates.sandbox import NoSandbox
@@ -54,7 +54,7 @@ def moved(queue: Queue) -> str:
     assert task.result is not None and task.result.commit is not None
     merge = team.merger.plan_merge(task.result.commit, tip)
     commit = queue.commit(task, merge, task.result.commit, task.result.summary, tip)
-    team.board.set_merging("T1", 1, commit)
+    team.board.set_merging("T1", 1, commit, evidence=[Evidence(command="make", exit_code=0, commit=commit)])
     team.merger.advance(tip, commit)
     return commit
 
@@ -67,6 +67,7 @@ def test_a_merge_whose_task_was_not_completed_yet_is_completed_and_not_made_agai
     Queue(queue.runtime, queue.checks).step()
     after = queue.team.board.get("T1")
     assert (after.status, after.result and after.result.merged_commit) == (Status.COMPLETED, commit)
+    assert after.result is not None and [each.command for each in after.result.evidence] == ["make"], "it was tested"
     assert queue.team.keeper.tip() == commit
 
 

@@ -195,7 +195,7 @@ class Queue:
         if task.requires_plan and not team.requests.plan_approved(task.id, task.epoch):
             self.give_back(task, "its required plan is not approved (any more)", tip, counted=False)
             return
-        team.board.set_merging(task.id, task.epoch, commit)
+        team.board.set_merging(task.id, task.epoch, commit, evidence=evidence)
         try:
             team.merger.advance(tip, commit)
         except CoterieError as error:  # it moved, or was checked out, since it was looked at

@@ -85,9 +85,9 @@ def settle_merges(team: Team) -> None:
     """An entry is completed if and only if the branch has its merge; a mark of merging without one is taken away."""
     for task in team.board.queue():
         commit = task.result.commit if task.result is not None else None
-        if commit is None:
-            continue
-        merged = team.merger.find_merged(task=task.id, epoch=task.epoch, head=commit, base=team.record.base.commit)
+        merged = None  # what was handed in without a change is never merged
+        if commit is not None:
+            merged = team.merger.find_merged(task=task.id, epoch=task.epoch, head=commit, base=team.record.base.commit)
         if merged is not None:
             assert task.result is not None
             complete(team, task, merged, task.result.evidence)

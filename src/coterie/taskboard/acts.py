@@ -99,14 +99,20 @@ def submit(
     return changed(task, to, by=by, reason=summary, made_by=made_by, result=result, queued=queued, merging=None)
 
 
-def mark_merging(task: Task, epoch: int, commit: str | None, made_by: str | None) -> Task:
-    """The queue is about to make `commit` the tip, or (None) is not any more. The same again changes nothing."""
+def mark_merging(
+    task: Task, epoch: int, commit: str | None, *, evidence: Sequence[Evidence], made_by: str | None
+) -> Task:
+    """The queue is about to make `commit` the tip, or (None) is not any more. The same again changes nothing.
+
+    What was run on it stands in the record before the tip moves: whoever completes the task after a crash has it.
+    """
     expect_current(task, epoch)
     to = target(Move.MERGE, task)
     if task.merging == commit:
         return task
     reason = f"merging {commit}" if commit else "not merging any more"
-    return changed(task, to, by="queue", reason=reason, made_by=made_by, merging=commit)
+    result = task.result and task.result.model_copy(update={"evidence": tuple(evidence)})
+    return changed(task, to, by="queue", reason=reason, made_by=made_by, merging=commit, result=result)
 
 
 def unbind(task: Task, epoch: int, *, by: str, reason: str, made_by: str | None) -> Task:

@@ -7,6 +7,7 @@ it is at that moment. Reading takes no lock and moves no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -239,9 +240,12 @@ class Board(Changing):
 
     # -- the merge queue ----------------------------------------------------------------------------------------
 
-    def set_merging(self, id: str, epoch: int, commit: str | None, made_by: str | None = None) -> Task:
-        """Say that `commit` is about to become the tip, or (None) that it will not."""
-        return self._change(id, made_by, lambda task: acts.mark_merging(task, epoch, commit, made_by))
+    def set_merging(
+        self, id: str, epoch: int, commit: str | None, made_by: str | None = None, *, evidence: Sequence[Evidence] = ()
+    ) -> Task:
+        """Say that `commit` is about to become the tip, by what `evidence` shows, or (None) that it will not."""
+        act = partial(acts.mark_merging, epoch=epoch, commit=commit, evidence=evidence, made_by=made_by)
+        return self._change(id, made_by, act)
 
     def unbind(self, id: str, epoch: int, *, by: str, reason: str, made_by: str | None = None) -> Task:
         """End the binding of a submitted task: it stays in the queue, and its owner holds it no longer."""
