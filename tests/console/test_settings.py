@@ -308,3 +308,24 @@ def test_on_resume_the_base_url_in_team_json_counts_only_if_the_person_chose_it(
 
 def test_a_budget_can_be_taken_away_on_the_command_line(repo: Path, env: dict[str, str]) -> None:
     assert on_resume(repo, TeamSettings(max_usd=5.0), env, max_usd="none").settings.max_usd is None
+
+
+def test_what_may_be_read_outside_is_the_persons_to_say_and_no_repositorys(repo: Path, env: dict[str, str]) -> None:
+    (repo / "coterie.toml").write_text('read_roots = ["/etc"]\n')
+    loaded = load(repo, {}, env)
+    assert loaded.settings.read_roots == []
+    assert [note for note in loaded.notes if "coterie.toml:1" in note and "outside of it" in note]
+    user_file(env, 'read_roots = ["/opt/library"]\n')
+    loaded = load(repo, {}, env)
+    assert loaded.settings.read_roots == ["/opt/library"] and loaded.sources["read_roots"].endswith("config.toml:1")
+
+
+def test_a_folder_to_read_shows_neither_the_checkout_nor_the_worktrees(repo: Path, env: dict[str, str]) -> None:
+    (repo.parent / "link").symlink_to(repo)
+    state = Path(env["HOME"]) / ".local" / "state"
+    for root in (repo, repo / "src", repo.parent, repo.parent / "link", state, state / "coterie" / "repo-1"):
+        with pytest.raises(UsageError, match="read_roots: expected folders apart from"):
+            load(repo, {}, env | {"COTERIE_READ_ROOTS": str(root)})
+    for root in ("relative", "/", "//", "/.."):
+        with pytest.raises(UsageError, match="read_roots: expected a list of absolute paths"):
+            load(repo, {}, env | {"COTERIE_READ_ROOTS": root})

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import Refused
-from coterie.teammates.tools.paths import inside
+from coterie.teammates.tools.reach import Spot, spot
 
 KILLED = """
 import os, sys
 from pathlib import Path
-from coterie.teammates.tools.paths import _write
+from coterie.teammates.tools.reach import spot, write_text
 sys.addaudithook(lambda event, args: os._exit(9) if event == "os.rename" else None)
-_write(Path(sys.argv[1]), Path(sys.argv[1]) / "a.txt", "a.txt", "new")
+write_text(spot([Path(sys.argv[1])], "a.txt"), "new")
 """
 
 
@@ -37,5 +37,5 @@ def test_paths_that_lead_out_of_the_worktree_are_refused(tmp_path: Path, given: 
     root.mkdir()
     (root / "out").symlink_to("/etc")
     with pytest.raises(Refused):
-        inside(root, given)
-    assert inside(root, str(root / "a.txt")) == root / "a.txt"
+        spot([root], given)
+    assert spot([root], str(root / "a.txt")) == Spot(root, ("a.txt",), str(root / "a.txt"), own=True)

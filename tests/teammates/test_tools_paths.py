@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
+import stat
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,9 +18,9 @@ import pytest
 
 from coterie.errors import Refused
 from coterie.teammates.cancel import Cancel
+from coterie.teammates.journal import Finished, Journal, Opened
 from coterie.teammates.tool import Call, ToolResult
-from coterie.teammates.tools import TEAMMATE_TOOLS
-from coterie.teammates.tools import paths as paths_tools
+from coterie.teammates.tools import TEAMMATE_TOOLS, reach
 
 
 class Here:
@@ -26,9 +30,31 @@ class Here:
         self.root = root
         self.instance = "ada#1"
         self.team = SimpleNamespace(root=root.parent / "team")
+        self.roots: tuple[Path, ...] = ()
+        self.journal = Journal(root.parent / "journal.jsonl", instance=self.instance)
+        self.begin()
+
+    def begin(self) -> None:
+        """A new conversation."""
+        self.journal.append(
+            Opened(
+                instance="ada#1",
+                number=1,
+                reason="mail",
+                task=None,
+                epoch=None,
+                system="",
+                tools=[],
+                model="m",
+                opening="",
+            )
+        )
 
     def directory(self) -> Path:
         return self.root
+
+    def read_roots(self) -> tuple[Path, ...]:
+        return self.roots
 
 
 @pytest.fixture
@@ -44,7 +70,11 @@ def here(tmp_path: Path) -> Here:
 def use(here: Here, name: str, again: bool = False, **arguments: Any) -> str:
     tool = TEAMMATE_TOOLS[name]
     said = tool.act(here, tool.parse(arguments), Call("c1", "ada#1/1/0", Cancel(), again))
-    return said.text if isinstance(said, ToolResult) else said
+    said = said if isinstance(said, ToolResult) else ToolResult(said)
+    here.journal.append(  # as the loop does
+        Finished(instance="ada#1", call="c1", tool=name, text=said.text, is_error=False, seen=dict(said.seen))
+    )
+    return said.text
 
 
 def traps(here: Here) -> list[str]:
@@ -103,16 +133,166 @@ def test_a_hard_link_to_a_file_outside_is_not_written(here: Here) -> None:
     assert (here.root.parent / "secret.txt").read_text() == "secret\n"
 
 
-def test_what_is_no_regular_file_is_refused_at_once_and_never_waited_for(here: Here) -> None:
+def test_nothing_is_read_through_a_hard_link_that_may_lead_outside(here: Here) -> None:
+    (here.root / "hard").hardlink_to(here.root.parent / "secret.txt")
+    for name, more in (("read_file", {}), ("grep", {"pattern": "secret"})):
+        with pytest.raises(Refused, match=r"hard link.* a copy of it can be read"):
+            use(here, name, path="hard", **more)
+    assert use(here, "grep", pattern="secret") == "no line matches"
+
+
+def test_what_is_no_regular_file_is_refused_at_once_by_what_it_is(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(here.root / "fifo")
     (here.root / "null").symlink_to("/dev/null")
+    (here.root / "round").symlink_to("round")
     (here.root / "folder").mkdir()
-    for path in ("fifo", "null", "folder", "."):
-        with pytest.raises(Refused):
-            use(here, "read_file", path=path)
-        with pytest.raises(Refused):
+    monkeypatch.chdir(here.root)  # the name of a socket is short
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+    kinds = {"fifo": "a FIFO", "null": "outside|leads out", "folder": "a folder", ".": "a folder", "socket": "a socket"}
+    kinds["round"] = "in a circle"
+    if os.geteuid() == 0:
+        os.mknod("device", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+        kinds["device"] = "a device"
+    for path, kind in kinds.items():
+        for name, more in (("read_file", {}), ("edit_file", {"old_text": "x", "new_text": "y"})):
+            with pytest.raises(Refused, match=kind):
+                use(here, name, path=path, **more)
+        with pytest.raises(Refused, match=kind.replace("in a circle", "a symbolic link")):
             use(here, "write_file", path=path, content="x")
+        if kind != "a folder":
+            with pytest.raises(Refused, match=kind):
+                use(here, "grep", pattern="x", path=path)
     assert use(here, "grep", pattern="three") == "one.txt:3: three"
+
+
+SWAPPED = """
+import os, sys
+from pathlib import Path
+from coterie.errors import Refused
+from coterie.teammates.tools import paths, reach
+
+place, name, act, found = Path(sys.argv[1]), sys.argv[2], sys.argv[3], []
+root = place / "ada"
+at = reach.spot([root], "sub/deep/x.txt")
+
+def swap(event, args):  # somebody changes the worktree at the very moment when `name` is opened
+    if event == "open" and args[0] == name and not found:
+        found.append(name)
+        there = {"sub": root / "sub", "deep": root / "sub/deep", "x.txt": root / "sub/deep/x.txt"}[name]
+        there.rename(place / "aside")
+        there.symlink_to({"sub": place / "out", "deep": place / "out/deep", "x.txt": place / "out/deep/x.txt"}[name])
+
+sys.addaudithook(swap)
+try:
+    if act == "read":
+        print("read", reach.read_text(at).text)
+    elif act == "write":
+        reach.write_text(at, "written")
+        print("written")
+    else:
+        sys.path.insert(0, str(Path(paths.__file__).parent))
+        import searching
+        handle = reach.opened(reach.spot([root], "."))
+        print("read", searching.grep_lines(handle, "", False, ".", None, 9))
+except Refused as error:
+    print("refused:", error)
+print("swapped" if found else "nothing was swapped")
+"""
+
+
+@pytest.mark.parametrize(("name", "act"), [("sub", "read"), ("x.txt", "read"), ("deep", "write"), ("deep", "grep")])
+def test_a_link_that_is_put_in_the_way_during_the_call_is_not_followed(tmp_path: Path, name: str, act: str) -> None:
+    for folder in ("ada", "out"):
+        deep = tmp_path / folder / ("sub/deep" if folder == "ada" else "deep")
+        deep.mkdir(parents=True)
+        (deep / "x.txt").write_text(f"{folder}\n")
+    argv = [sys.executable, "-c", SWAPPED, str(tmp_path), name, act]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.endswith("swapped\n") and "nothing was" not in done.stdout, done.stdout
+    assert "refused:" in done.stdout or done.stdout.startswith("read []"), done.stdout
+    assert [each.read_text() for each in (tmp_path / "out").rglob("x.txt")] == ["out\n"]
+
+
+def test_a_folder_that_comes_and_goes_never_shows_what_is_outside(here: Here) -> None:
+    """Somebody else writes in the worktree all the time, as a command in the background does."""
+    out = here.root.parent / "out"
+    for folder in (out, here.root / "real"):
+        folder.mkdir()
+        (folder / "x.txt").write_text("secret\n" if folder == out else "plain\n")
+    (here.root / "link").symlink_to(out)
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            for name in ("real", "link"):
+                (here.root / name).rename(here.root / "door")
+                (here.root / "door").rename(here.root / name)
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    said = []
+    try:
+        for number in range(400):
+            with contextlib.suppress(Refused):
+                said.append(use(here, "read_file", path="door/x.txt"))
+            with contextlib.suppress(Refused):
+                use(here, "edit_file", path="door/x.txt", old_text="secret", new_text="broken")
+            if number % 100 == 0:
+                said.append(use(here, "grep", pattern="secret"))
+    finally:
+        over.set()
+        thread.join()
+    assert "secret" not in "".join(said) and any("plain" in each for each in said)
+    assert (out / "x.txt").read_text() == "secret\n"
+
+
+def test_text_that_is_no_text_is_refused_before_anything_is_written(here: Here) -> None:
+    for name, more in (
+        ("write_file", {"content": "\ud83d"}),
+        ("edit_file", {"old_text": "two", "new_text": "\udc80"}),
+    ):
+        with pytest.raises(Refused, match="surrogate"):
+            use(here, name, path="one.txt", **more)
+    with pytest.raises(Refused, match="expected a path"):
+        use(here, "read_file", path="\ud83d")
+    with pytest.raises(Refused, match="too long"):
+        use(here, "write_file", path="x" * 300, content="x")
+    assert (here.root / "one.txt").read_text() == "one\ntwo\nthree\n" and len(list(here.root.iterdir())) == 2
+
+
+def test_folders_without_end_are_searched_as_deep_as_is_said(here: Here) -> None:
+    deep = here.root
+    for _ in range(150):
+        deep = deep / "d"
+        deep.mkdir()
+        (deep / "x.txt").write_text("needle\n")
+    assert len(use(here, "glob", pattern="**/x.txt").split("\n")) == 100
+    assert "needle" in use(here, "read_file", path=str(deep / "x.txt"))
+
+
+def test_the_roots_of_the_settings_are_read_and_never_written(here: Here) -> None:
+    root = here.root.parent / "library"
+    (root / "sub").mkdir(parents=True)
+    (root / "sub" / "a.py").write_text("needle\n")
+    (root / "out").symlink_to("../secret.txt")
+    (here.root / "door").symlink_to(root / "sub")
+    path = str(root / "sub" / "a.py")
+    with pytest.raises(Refused, match="outside your directory"):
+        use(here, "read_file", path=path)
+    here.roots = (root,)
+    assert "needle" in use(here, "read_file", path=path)
+    assert "needle" in use(here, "read_file", path="door/a.py")
+    assert use(here, "glob", pattern=f"{root}/**/*.py") == path
+    assert use(here, "grep", pattern="needle", path=str(root)) == f"{path}:1: needle"
+    for name, more in (("write_file", {"content": "x"}), ("edit_file", {"old_text": "needle", "new_text": "x"})):
+        for given in (path, "door/a.py"):
+            with pytest.raises(Refused, match=r"outside|leads out"):
+                use(here, name, path=given, **more)
+    for given in (str(root / "out"), str(root / ".." / "secret.txt"), str(root / ".git/x")):
+        with pytest.raises(Refused):
+            use(here, "read_file", path=given)
+    assert (root / "sub" / "a.py").read_text() == "needle\n"
 
 
 def test_a_path_below_a_file_is_refused_in_a_sentence(here: Here) -> None:
@@ -126,7 +306,7 @@ def test_a_path_below_a_file_is_refused_in_a_sentence(here: Here) -> None:
 def test_what_cannot_be_shown_says_why(here: Here) -> None:
     (here.root / "binary").write_bytes(b"\xff\xfe\0\1")
     (here.root / "huge").write_bytes(b"")
-    os.truncate(here.root / "huge", paths_tools.FILE_CAP + 1)
+    os.truncate(here.root / "huge", reach.FILE_CAP + 1)
     with pytest.raises(Refused, match="not UTF-8"):
         use(here, "read_file", path="binary")
     with pytest.raises(Refused, match="huge"):
@@ -134,7 +314,7 @@ def test_what_cannot_be_shown_says_why(here: Here) -> None:
     with pytest.raises(Refused, match=r"no file two\.txt.*one\.txt"):
         use(here, "read_file", path="two.txt")
     with pytest.raises(Refused, match="at most"):
-        use(here, "write_file", path="big", content="x" * (paths_tools.FILE_CAP + 1))
+        use(here, "write_file", path="big", content="x" * (reach.FILE_CAP + 1))
     assert not (here.root / "big").exists() and not list(here.root.parent.glob(".*.tmp"))
 
 
@@ -165,6 +345,45 @@ def test_an_edit_wants_exactly_one_match_and_keeps_mode_and_line_ends(here: Here
     assert script.read_bytes() == b"#!/bin/sh\r\necho one\r\necho two\r\n"
     use(here, "write_file", path="run.sh", content="#!/bin/sh\n")
     assert script.stat().st_mode & 0o777 == 0o750
+
+
+def test_an_edit_of_a_file_that_changed_since_it_was_read_is_refused_until_it_is_read_again(here: Here) -> None:
+    path = here.root / "one.txt"
+    edit = {"path": "one.txt", "old_text": "two", "new_text": "2"}
+    use(here, "read_file", path="./one.txt", offset=1, limit=1)
+    path.write_text("one\ntwo\nfour\n")
+    with pytest.raises(Refused, match="changed since you read it"):
+        use(here, "edit_file", **edit)
+    here.journal = Journal(here.journal.path, instance="ada#1")  # a restart forgets nothing of that
+    with pytest.raises(Refused, match="changed since you read it"):
+        use(here, "edit_file", **edit)
+    assert path.read_text() == "one\ntwo\nfour\n"
+    use(here, "read_file", path="one.txt")
+    use(here, "edit_file", **edit)
+    use(here, "edit_file", path="one.txt", old_text="four", new_text="4")  # it knows what it wrote itself
+    assert path.read_text() == "one\n2\n4\n"
+    path.write_text("one\nnew\n")
+    with pytest.raises(Refused, match="changed since you read it"):
+        use(here, "edit_file", path="one.txt", old_text="new", new_text="x")
+    here.begin()  # nothing was read in this conversation: that the text stands there once is proof enough
+    use(here, "edit_file", path="one.txt", old_text="new", new_text="x")
+    assert path.read_text() == "one\nx\n"
+
+
+def test_an_edit_keeps_the_kind_of_line_ends_and_the_newline_at_the_end(here: Here) -> None:
+    path = here.root / "dos.txt"
+    path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
+    assert "\r" not in use(here, "read_file", path="dos.txt")
+    use(here, "edit_file", path="dos.txt", old_text="one\ntwo", new_text="1\n2\n2b")
+    assert path.read_bytes() == b"1\r\n2\r\n2b\r\nthree\r\n"
+    use(here, "edit_file", path="dos.txt", old_text="three\n", new_text="3")
+    assert path.read_bytes() == b"1\r\n2\r\n2b\r\n3\r\n"
+    mixed = here.root / "mixed.txt"
+    mixed.write_bytes(b"one\r\ntwo\nthree")
+    use(here, "edit_file", path="mixed.txt", old_text="two\nthree", new_text="2\n3")
+    assert mixed.read_bytes() == b"one\r\n2\n3"
+    use(here, "edit_file", path="mixed.txt", old_text="one\r\n2", new_text="1\r\n2")
+    assert mixed.read_bytes() == b"1\r\n2\n3"
 
 
 def test_an_edit_that_was_done_before_an_interruption_is_not_done_twice(here: Here) -> None:

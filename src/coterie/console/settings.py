@@ -16,7 +16,7 @@ from coterie import files
 from coterie.console import sources
 from coterie.console.sources import DotEnv, Given, Layer
 from coterie.console.values import FIELDS, checked, unknown
-from coterie.errors import CoterieError, KeyOrBilling
+from coterie.errors import CoterieError, KeyOrBilling, UsageError
 from coterie.teammates.settings import TeamSettings
 
 __all__ = ["Key", "Loaded", "load", "load_for_join", "load_for_resume", "mask", "need_key", "remember_base_url"]
@@ -29,6 +29,7 @@ RANK: Mapping[str, Sequence[Any]] = {
 """The values of a setting, the loosest first."""
 MAY_CHANGE = ("approver", "plans", "splits", "teammates", "checks", "max_usd", "max_tokens", "model")
 """What a resume may change, the base URL besides."""
+NEVER_FROM_REPOSITORY = ("read_roots",)
 TIGHTENED_BY_FILES = ("approver", "plans", "splits", "checks", "max_usd", "max_tokens")
 
 
@@ -71,12 +72,19 @@ def load(
     url, notes = _base_url(layers, env, key)
     chosen: dict[str, Given] = {}
     for layer in reversed(layers):
-        chosen |= layer
+        kept = {name: each for name, each in layer.items() if not _reaches_out(name, each)}
+        notes += [
+            f"{name} of {each.source} is not used: a repository must not say what can be read outside of it"
+            for name, each in layer.items()
+            if name not in kept
+        ]
+        chosen |= kept
     chosen.pop("base_url", None)
     if url is not None:
         chosen["base_url"] = url
     values = {name: checked(name, each) for name, each in chosen.items()}
     origin = dict.fromkeys(FIELDS, "default") | {name: each.source for name, each in chosen.items()}
+    _refuse_roots(values.get("read_roots", ()), folder, sources.state_folder(variables) / "coterie")
     if interactive and "splits" not in values:
         values["splits"] = "human"
         origin["splits"] = "default with a terminal"
@@ -223,6 +231,20 @@ def _base_url(layers: Sequence[Layer], env: DotEnv, key: Key | None) -> tuple[Gi
             "--base-url or ANTHROPIC_BASE_URL may name it"
         )
     return None, notes
+
+
+def _refuse_roots(roots: Sequence[str], checkout: Path, worktrees: Path) -> None:
+    """A folder that can be read must not show the checkout, the team's own files, or the worktrees of others."""
+    for each in roots:
+        root = Path(each).resolve()
+        for taken in (checkout.resolve(), worktrees.resolve()):
+            if root.is_relative_to(taken) or taken.is_relative_to(root):
+                raise UsageError(f"read_roots: expected folders apart from {taken}, found {each}: leave it out")
+
+
+def _reaches_out(name: str, given: Given) -> bool:
+    """Whether a repository's own file would open what lies outside of it."""
+    return name in NEVER_FROM_REPOSITORY and given.origin == "repository"
 
 
 def _loosens(name: str, held: TeamSettings, new: Any) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import os
 import re
 import types
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 from urllib.parse import urlsplit
 
@@ -44,6 +46,8 @@ def expected(name: str) -> str:
         return " or ".join(choices)
     if name == "base_url":
         return "a URL such as https://api.example.com"
+    if name == "read_roots":
+        return "a list of absolute paths of folders"
     if kind is list:
         return "a list of commands"
     if kind is dict:
@@ -100,7 +104,8 @@ def _fits(name: str, value: Any) -> bool:
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value) and _in_range(name, value)
     if kind is list:
-        return isinstance(value, list) and all(isinstance(each, str) and each.strip() for each in value)
+        texts = isinstance(value, list) and all(isinstance(each, str) and each.strip() for each in value)
+        return texts and (name != "read_roots" or all(_is_folder_path(each) for each in value))
     if kind is dict:
         return isinstance(value, dict) and all(
             isinstance(key, str) and key and (each in choices if choices else isinstance(each, str))
@@ -114,6 +119,11 @@ def _fits(name: str, value: Any) -> bool:
 def _in_range(name: str, value: float) -> bool:
     low, high, above = _bound(name, "ge"), _bound(name, "le"), _bound(name, "gt")
     return (low is None or value >= low) and (high is None or value <= high) and (above is None or value > above)
+
+
+def _is_folder_path(value: str) -> bool:
+    """A folder by its whole name; not the root of everything, in which no place would be outside."""
+    return "\0" not in value and Path(value).is_absolute() and os.path.normpath(value).strip("/") != ""
 
 
 def _is_url(value: str) -> bool:

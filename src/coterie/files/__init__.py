@@ -17,6 +17,7 @@ nobody waits for a disk that is not theirs, and nothing is acknowledged early. N
 from __future__ import annotations
 
 from coterie.files.answers import answer_to, port_in, who_answers
+from coterie.files.below import kind_of, make_below, open_below
 from coterie.files.locks import (
     Held,
     Hold,
@@ -30,13 +31,14 @@ from coterie.files.locks import (
     read_info,
 )
 from coterie.files.names import RESERVED, check_name, clean, counted, now, process_mark, token
-from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json
+from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json, read_open
 from coterie.files.room import shortage
 from coterie.files.systems import file_system, is_network
 from coterie.files.writing import (
     Durability,
     append,
     deliver,
+    deliver_below,
     make_folder,
     move,
     promise,
@@ -66,6 +68,7 @@ __all__ = [
     "counted",
     "decode",
     "deliver",
+    "deliver_below",
     "drop_lock",
     "encode",
     "expect_regular",
@@ -74,17 +77,21 @@ __all__ = [
     "hold",
     "holder",
     "is_network",
+    "kind_of",
     "living_holder",
     "locked",
+    "make_below",
     "make_folder",
     "move",
     "now",
+    "open_below",
     "port_in",
     "process_mark",
     "promise",
     "read_bytes",
     "read_info",
     "read_json",
+    "read_open",
     "remove",
     "set_aside",
     "shortage",

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import CoterieError
+from coterie.files.below import kind_of
 from coterie.files.room import shortage
 
 LIMIT = 1024 * 1024
-_KINDS = {stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
 
 
 class Unreadable(CoterieError):
@@ -74,28 +74,33 @@ def read_bytes(path: Path, *, limit: int = LIMIT) -> bytes:
         kind = "a symbolic link" if path.is_symlink() else str(error.strerror)
         raise Unreadable(path, f"expected a regular file, found {kind}") from None
     try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise Unreadable(path, "expected a regular file, found a folder, FIFO or device")
-        if found.st_size > limit:
-            raise Unreadable(path, f"expected at most {limit} bytes, found {found.st_size}")
-        parts = []
-        left = limit + 1
-        while left > 0 and (part := os.read(handle, min(left, 1 << 20))):
-            parts.append(part)
-            left -= len(part)
-        if left <= 0:
-            raise Unreadable(path, f"expected at most {limit} bytes, found more")
-        return b"".join(parts)
+        return read_open(handle, path, limit=limit)
     finally:
         os.close(handle)
+
+
+def read_open(handle: int, path: Path, *, limit: int = LIMIT) -> bytes:
+    """The same of an open file. path: what it is called in an error."""
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
+        raise Unreadable(path, f"expected a regular file, found {kind_of(found.st_mode)}")
+    if found.st_size > limit:
+        raise Unreadable(path, f"expected at most {limit} bytes, found {found.st_size}")
+    parts = []
+    left = limit + 1
+    while left > 0 and (part := os.read(handle, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    if left <= 0:
+        raise Unreadable(path, f"expected at most {limit} bytes, found more")
+    return b"".join(parts)
 
 
 def expect_regular(path: Path) -> None:
     """Raise `Unreadable` for anything but a regular file, `FileNotFoundError` where nothing is. Opens nothing."""
     mode = path.lstat().st_mode
     if not stat.S_ISREG(mode):
-        raise Unreadable(path, f"expected a regular file, found {_KINDS.get(stat.S_IFMT(mode), 'something else')}")
+        raise Unreadable(path, f"expected a regular file, found {kind_of(mode)}")
 
 
 def read_json(path: Path, *, limit: int = LIMIT, settle: float = 0.0) -> dict[str, Any]:

@@ -73,11 +73,13 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def put(path: Path, data: bytes, flags: int, *, durable: bool = True) -> None:
+def put(path: Path, data: bytes, flags: int, *, durable: bool = True, mode: int | None = None) -> None:
     """Write `data` whole and fsync it. The one place that opens a state file for writing."""
     # without waiting: somebody may have laid a pipe there
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
     try:
+        if mode is not None:
+            os.fchmod(handle, mode)
         start = os.fstat(handle).st_size if flags & os.O_APPEND else 0
         view = memoryview(data)
         try:
@@ -130,6 +132,22 @@ def deliver(temp: Path, final: Path, data: bytes, *, durable: bool = True) -> No
         raise
     if durable:
         sync_folder(final.parent)
+
+
+def deliver_below(temp: Path, folder: int, name: str, data: bytes, *, mode: int | None = None) -> None:
+    """Write `temp` whole, then rename it to `name` in an open folder of the same file system, wherever that is now.
+
+    A link that has that name is replaced, never followed. mode: its permissions, before it has the name.
+    """
+    try:
+        put(temp, data, os.O_EXCL, mode=mode)
+        os.rename(temp, name, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temp.unlink()
+        raise
+    if _Promise.durability is Durability.POWER:
+        os.fsync(folder)
 
 
 def append(path: Path, line: bytes, *, durable: bool = True) -> None:

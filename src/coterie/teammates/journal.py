@@ -111,6 +111,9 @@ class Finished(_Record):
     text: str
     is_error: bool
     ends: bool = Field(default=False, description="the stretch ends after this turn's calls")
+    seen: dict[str, str] = Field(
+        default_factory=dict, description="path in the worktree -> sha256 of the file as the model knows it now"
+    )
 
 
 class Spent(_Record):
@@ -211,6 +214,13 @@ class Journal:
             if isinstance(record, Opened):
                 return self.records[index:] if self.instance in (None, record.instance) else []
         return []
+
+    def digest_of(self, path: str) -> str | None:
+        """The file at `path` of the worktree as the model knows it from this conversation; None if it does not."""
+        for record in reversed(self.conversation()):
+            if isinstance(record, Finished) and path in record.seen:
+                return record.seen[path]
+        return None
 
 
 def read_journal(path: Path) -> tuple[list[Record], int]:

@@ -282,6 +282,7 @@ class Loop:
                 text=_capped(result.text),
                 is_error=result.is_error,
                 ends=result.ends,
+                seen=dict(result.seen),
             )
         )
         self.member.show_call(block, result)

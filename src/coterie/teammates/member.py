@@ -140,6 +140,10 @@ class Member:
         if answer is not None:
             self.say("answer", f"turn {turn}", usage=answer.usage, usd=answer.usd, turn=turn)
 
+    def read_roots(self) -> tuple[Path, ...]:
+        """The folders beside its own directory in which its file tools may read."""
+        return tuple(Path(each) for each in self.runtime.settings.read_roots)
+
     # ------------------------------------------------------------ conversations
 
     def open_conversation(

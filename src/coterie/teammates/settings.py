@@ -60,6 +60,11 @@ class TeamSettings(BaseModel):
     durability: Literal["power", "process"] = Field(
         default="power", description="What every write survives: a power loss too, or only the death of processes."
     )
+    read_roots: list[str] = Field(
+        default_factory=list,
+        description="Folders outside the repository, absolute, in which the file tools may read too; "
+        "never from a repository's file.",
+    )
     environment: dict[str, str] = Field(default_factory=dict, description="Variables that commands get, by name.")
 
     @property

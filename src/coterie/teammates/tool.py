@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -51,6 +51,7 @@ class ToolResult:
     text: str
     is_error: bool = False
     ends: bool = False  # the stretch ends after the turn's other calls
+    seen: Mapping[str, str] = field(default_factory=dict)  # path -> digest of a file as the model knows it now
 
 
 @dataclass(frozen=True)

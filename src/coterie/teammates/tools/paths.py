@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -17,83 +16,21 @@ from coterie import files
 from coterie.errors import Refused
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.output import read_output
-from coterie.teammates.tool import Arguments, Call, Effect, Tool
+from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
+from coterie.teammates.tools.reach import OutsidePath, Spot, opened, read_text, spot, write_text
 
-__all__ = ["EDIT_FILE", "GLOB", "GREP", "READ_FILE", "WRITE_FILE", "inside"]
+__all__ = ["EDIT_FILE", "GLOB", "GREP", "READ_FILE", "WRITE_FILE"]
 
-FILE_CAP = 10 * 1024 * 1024  # bytes of a file that is read or written
 SHOWN = 30_000  # characters of one result
 LINES = 2000
 FOUND = 500
 SEARCH_TIME = 20.0  # seconds
-_PASSED_OVER = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+_BARE = re.compile(r"(?<!\r)\n")
 
 
-class OutsidePath(Refused):
-    """The path does not lead to a file inside your directory."""
-
-
-def inside(root: Path, given: str) -> Path:
-    """`given` as a path inside `root`, absolute or relative to it; what leads out of it and .git are refused."""
-    if not given or "\0" in given:
-        raise OutsidePath(f"expected a path inside {root}, found {given!r}")
-    path = Path(os.path.normpath(root / given))
-    real_root = root.resolve()
-    if not path.is_relative_to(root) and not path.is_relative_to(real_root):
-        raise OutsidePath(f"{given} is outside your directory {root}: only files in it can be reached")
-    real = path.resolve()
-    if not real.is_relative_to(real_root):
-        raise OutsidePath(f"{given} leads out of your directory {root} through a symbolic link")
-    said = path.relative_to(root if path.is_relative_to(root) else real_root).parts
-    if any(_is_git(part) for part in (*said, *real.relative_to(real_root).parts)):
-        raise OutsidePath(f"{given} belongs to git: the runtime commits your work, leave it alone")
-    return real
-
-
-def _is_git(part: str) -> bool:
-    """Whether some file system takes this part of a path for `.git`: what git refuses to track, on all of them.
-
-    Case does not count, nor what HFS+ passes over, nor what NTFS cuts off (verify_path in git's read-cache.c).
-    """
-    pieces = _PASSED_OVER.sub("", part).split("\\")
-    return any(each.partition(":")[0].rstrip(" .").lower() in (".git", "git~1") for each in pieces)
-
-
-def _text(path: Path, given: str) -> str:
-    """The text of a regular file, line ends as they are. Clear errors for everything else."""
-    try:
-        data = files.read_bytes(path, limit=FILE_CAP)
-    except FileNotFoundError:
-        near = sorted(each.name for each in path.parent.iterdir())[:20] if path.parent.is_dir() else []
-        raise Refused(f"there is no file {given}" + (f". Beside it: {', '.join(near)}" if near else "")) from None
-    except files.Unreadable as error:
-        raise Refused(f"{given}: {error.reason}") from None
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise Refused(f"{given} is not UTF-8 text ({len(data)} bytes): use bash to look at it") from None
-
-
-def _write(root: Path, path: Path, given: str, text: str) -> None:
-    """Replace a file whole. The temp file lies beside the worktree: what a kill leaves is never handed in."""
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) > FILE_CAP:
-        raise Refused(f"{given}: expected at most {FILE_CAP} bytes, found {len(data)}")
-    mode = None
-    if path.is_symlink() or path.exists():
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
-            raise Refused(f"{given} is not a regular file: nothing was written")
-        if found.st_nlink > 1:
-            raise Refused(f"{given} is a hard link to a file that is somewhere else too: nothing was written")
-        mode = stat.S_IMODE(found.st_mode)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise Refused(f"{given}: a part of that path is a file, so nothing can lie below it") from None
-    files.deliver(root.parent / files.temp_name(path.name), path, data)
-    if mode is not None:
-        path.chmod(mode)
+def _readable(member: Any, given: str) -> Spot:
+    """Where a path leads that is only read: in the member's directory, or in a root that the settings name."""
+    return spot((member.directory(), *member.read_roots()), given)
 
 
 class ReadFile(Arguments):
@@ -104,13 +41,15 @@ class ReadFile(Arguments):
     limit: int | None = Field(default=None, ge=1, description="how many lines; at most 2000 at once")
 
 
-def _read(member: Any, given: ReadFile, call: Call) -> str:
+def _read(member: Any, given: ReadFile, call: Call) -> ToolResult | str:
     start = given.offset or 1
     limit = min(given.limit or LINES, LINES)
     if given.path.startswith("output:"):
-        found = given.path.removeprefix("output:")
-        return read_output(member.team.root / "output", found, offset=start, limit=limit, owner=member.instance)
-    text = _text(inside(member.directory(), given.path), given.path)
+        kept = given.path.removeprefix("output:")
+        return read_output(member.team.root / "output", kept, offset=start, limit=limit, owner=member.instance)
+    at = _readable(member, given.path)
+    found = read_text(at)
+    text, crlf = _as_shown(found.text)
     lines = text.split("\n")
     if lines and not lines[-1]:
         lines.pop()
@@ -126,48 +65,70 @@ def _read(member: Any, given: ReadFile, call: Call) -> str:
     last = start - 1 + len(shown)
     if last < len(lines):
         shown.append(f"({files.counted(len(lines), 'line')} in all: go on with offset {last + 1})")
-    return "\n".join(shown) or "(an empty file)"
+    if crlf:
+        shown.append("(its lines end with CRLF; edit_file keeps that)")
+    return ToolResult("\n".join(shown) or "(an empty file)", seen=_seen(at, found.digest))
+
+
+def _as_shown(text: str) -> tuple[str, bool]:
+    """A file's text as a model sees and edits it, and whether all its lines end with CRLF, which is left out then."""
+    crlf = "\r\n" in text and _BARE.search(text) is None
+    return (text.replace("\r\n", "\n"), True) if crlf else (text, False)
+
+
+def _seen(at: Spot, digest: str) -> dict[str, str]:
+    """What the journal keeps of a file that the model knows now: an edit of it is refused once it is another."""
+    return {at.name: digest} if at.own else {}
 
 
 class WriteFile(Arguments):
-    """Write a whole file of your directory; folders are made as needed."""
+    """Write a whole file of your directory; folders are made as needed. What was there before is replaced."""
 
     path: str
     content: str
 
 
-def _write_file(member: Any, given: WriteFile, call: Call) -> str:
-    root = member.directory()
-    path = inside(root, given.path)
-    fresh = not path.exists()
-    _write(root, path, given.path, given.content)
-    return f"{'created' if fresh else 'wrote'} {given.path} ({len(given.content.encode())} bytes)"
+def _write_file(member: Any, given: WriteFile, call: Call) -> ToolResult:
+    at = spot((member.directory(),), given.path)
+    fresh = not os.path.lexists(at.root.joinpath(*at.parts))
+    digest = write_text(at, given.content)
+    said = f"{'created' if fresh else 'wrote'} {given.path} ({len(given.content.encode())} bytes)"
+    return ToolResult(said, seen=_seen(at, digest))
 
 
 class EditFile(Arguments):
-    """Replace a piece of text in a file. `old_text` has to match exactly once, white space included."""
+    """Replace a piece of text in a file. `old_text` has to match exactly once, white space included. A file that
+    changed since you read it has to be read again first."""
 
     path: str
     old_text: str
     new_text: str
 
 
-def _edit_file(member: Any, given: EditFile, call: Call) -> str:
-    root = member.directory()
-    path = inside(root, given.path)
-    text = _text(path, given.path)
-    if not given.old_text:
+def _edit_file(member: Any, given: EditFile, call: Call) -> ToolResult:
+    at = spot((member.directory(),), given.path)
+    found = read_text(at)
+    text, crlf = _as_shown(found.text)
+    old, new = (each.replace("\r\n", "\n") if crlf else each for each in (given.old_text, given.new_text))
+    if not old:
         raise Refused("old_text is empty: say what to replace, or use write_file")
-    times = text.count(given.old_text)
-    if call.again and times == 0 and given.new_text and given.new_text in text:
-        return f"edited {given.path} (it had been done before the interruption)"
+    times = text.count(old)
+    if call.again and times == 0 and new and new in text:
+        done = f"edited {given.path} (it had been done before the interruption)"
+        return ToolResult(done, seen=_seen(at, found.digest))
+    known = member.journal.digest_of(at.name)
+    if known is not None and known != found.digest:
+        raise Refused(f"{given.path} changed since you read it: read it again, then edit. Nothing was written")
     if times != 1:
         hint = "give more of the lines around it" if times else "read the file again: it may have changed"
         raise Refused(f"old_text is found {times} times in {given.path}, expected exactly once: {hint}")
-    if given.old_text == given.new_text:
+    if old == new:
         raise Refused("old_text and new_text are the same: nothing to do")
-    _write(root, path, given.path, text.replace(given.old_text, given.new_text))
-    return f"edited {given.path}"
+    edited = text.replace(old, new)
+    if text.endswith("\n") and edited and not edited.endswith("\n"):
+        edited += "\n"
+    digest = write_text(at, edited.replace("\n", "\r\n") if crlf else edited, instead_of=found)
+    return ToolResult(f"edited {given.path}", seen=_seen(at, digest))
 
 
 class Glob(Arguments):
@@ -177,11 +138,14 @@ class Glob(Arguments):
 
 
 def _glob(member: Any, given: Glob, call: Call) -> str:
-    root = member.directory()
-    if given.pattern.startswith("/") or ".." in Path(given.pattern).parts:
+    pattern, start = given.pattern, ""
+    for root in member.read_roots():
+        if pattern.startswith(f"{root}/"):
+            start, pattern = str(root), pattern[len(str(root)) + 1 :]
+    if pattern.startswith("/") or ".." in Path(pattern).parts:
         raise OutsidePath(f"expected a pattern inside your directory, found {given.pattern!r}")
-    wanted = {"search": "glob", "root": str(root), "glob": given.pattern, "most": FOUND}
-    return "\n".join(_search(wanted, given.pattern, call.cancel)) or "no file matches"
+    wanted = {"search": "glob", "glob": pattern, "most": FOUND, "prefix": f"{start}/" if start else ""}
+    return "\n".join(_search(_readable(member, start or "."), wanted, pattern, call.cancel)) or "no file matches"
 
 
 class Grep(Arguments):
@@ -193,25 +157,25 @@ class Grep(Arguments):
 
 
 def _grep(member: Any, given: Grep, call: Call) -> str:
-    root = member.directory()
-    start = inside(root, given.path) if given.path else root.resolve()
-    if not start.exists():
-        raise Refused(f"there is no {given.path}")
-    wanted: dict[str, Any] = {
-        "search": "grep",
-        "root": str(root.resolve()),
-        "start": str(start),
-        "wanted": given.pattern,
-    }
-    wanted |= {"glob": given.glob, "most": FOUND}
-    return "\n".join(_search(wanted, given.pattern, call.cancel))[:SHOWN] or "no line matches"
+    at = _readable(member, given.path or ".")
+    wanted: dict[str, Any] = {"search": "grep", "wanted": given.pattern, "glob": given.glob, "most": FOUND}
+    wanted["prefix"] = at.name if at.own else str(at.root.joinpath(*at.parts))
+    return "\n".join(_search(at, wanted, given.pattern, call.cancel))[:SHOWN] or "no line matches"
 
 
-def _search(wanted: dict[str, Any], pattern: str, cancel: Cancel) -> list[str]:
+def _search(at: Spot, wanted: dict[str, Any], pattern: str, cancel: Cancel) -> list[str]:
     """Search in a process of its own, so that no pattern holds up the host. Refused: not a pattern, too slow."""
+    handle = opened(at)
+    wanted |= {"handle": handle, "links": not at.own}
     argv = [sys.executable, "-I", "-S", str(Path(__file__).with_name("searching.py"))]
     pipe = subprocess.PIPE
-    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env={}) as process:
+    try:
+        process = subprocess.Popen(
+            argv, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True, env={}, pass_fds=[handle]
+        )
+    finally:
+        os.close(handle)
+    with process:
         unhook = cancel.on(process.kill)
         try:
             out, _ = process.communicate(json.dumps(wanted), timeout=SEARCH_TIME)
