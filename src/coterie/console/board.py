@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 from coterie import files
 from coterie.console import places
 from coterie.console.hosts import hosts
-from coterie.console.paint import Cell, Paper, one_line
+from coterie.console.paint import Cell, Paper, one_line, print_json
 from coterie.errors import CoterieError, NewerSchema
 
 STYLES = {
@@ -49,7 +47,7 @@ def show(team: str | None, as_json: bool) -> int:
     root = places.find_team(Path.cwd(), team)
     view = board(root)
     if as_json:
-        sys.stdout.write(json.dumps(view, ensure_ascii=False, indent=1) + "\n")
+        print_json(view, indent=1)
     else:
         print_board(Paper(), view)
     newer = [each["path"] for each in view["unreadable"] if each["newer"]]

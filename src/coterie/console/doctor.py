@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsons
 import os
 import platform
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from coterie import files, lead, worktrees
 from coterie.console import places, shapes
 from coterie.console.door import complain, exit_code_of
-from coterie.console.paint import Paper
+from coterie.console.paint import Paper, print_json
 from coterie.errors import AlreadyRunning, CoterieError, EnvironmentFault, UsageError
 from coterie.teammates.events import Event
 
@@ -38,7 +37,7 @@ def doctor(team: str | None, json: bool, *, repair: bool) -> int:
     code = _exit_code(machine, rows, repaired=repair)
     if json:
         view = shapes.DoctorView(sandbox=places.SANDBOX, machine=machine, teams=rows, exit=code)
-        sys.stdout.write(jsons.dumps(view.model_dump(mode="json"), ensure_ascii=False, indent=1) + "\n")
+        print_json(view.model_dump(mode="json"), indent=1)
     return code
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from coterie import lead, worktrees
 from coterie.console import places, shapes
 from coterie.console.options import interactive
-from coterie.console.paint import Paper, one_line
+from coterie.console.paint import Paper, one_line, print_json
 from coterie.errors import Refused, UsageError
 from coterie.files import counted
 from coterie.teammates.commands import Commands
@@ -73,7 +72,7 @@ def _view(team: Team, landing: Landing) -> shapes.LandView:
 
 def _say(view: shapes.LandView, as_json: bool) -> int:
     if as_json:
-        sys.stdout.write(json.dumps(view.model_dump(mode="json"), ensure_ascii=False, indent=1) + "\n")
+        print_json(view.model_dump(mode="json"), indent=1)
     return 0
 
 

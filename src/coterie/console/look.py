@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json as jsons
 import os
 import sys
 import time
@@ -16,7 +15,7 @@ from coterie import files
 from coterie.console import pages, places, reasons, shapes, views
 from coterie.console.door import complain
 from coterie.console.events import read_lines
-from coterie.console.paint import Paper
+from coterie.console.paint import Paper, print_json
 from coterie.console.reading import Reading
 
 
@@ -26,7 +25,7 @@ def _reading(team: str | None) -> Reading:
 
 def _print(view: BaseModel, reading: Reading | None = None) -> int:
     data = view.model_dump(mode="json", by_alias=True)
-    sys.stdout.write(jsons.dumps(data, ensure_ascii=False, indent=1) + "\n")
+    print_json(data, indent=1)
     _faults(reading)
     return 0
 
@@ -135,7 +134,7 @@ def log(team: str | None, json: bool, *, follow: bool, last: int | None) -> int:
     while True:
         for event in shown:
             if json:
-                sys.stdout.write(jsons.dumps(event, ensure_ascii=False) + "\n")
+                print_json(event)
             else:
                 live(event)
         sys.stdout.flush()

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
 
-from coterie.files import clean
+from coterie.files import CONTROL, as_json, clean, redacted
 
 _CODES = {
     "bold": "1",
@@ -22,6 +22,7 @@ _CODES = {
     "cyan": "36",
 }
 _PLAIN = str.maketrans({"…": "...", "→": "->", "·": "-", "–": "-", "—": "-", "‘": "'", "’": "'", "“": '"', "”": '"'})
+_UNSEEMLY = re.compile(rf"(\x1b\[(?:[012]|3[1-6])(?:;(?:[012]|3[1-6]))*m)|{CONTROL.pattern}")
 Cell = tuple[str, str] | str  # text, or text and style
 _COMMIT = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
 NARROW = 8  # columns: what the widest column may be broken to before the table becomes a list
@@ -32,6 +33,11 @@ def soften(stream: Any) -> None:
     """What `stream` cannot encode is shown as `?`, not raised. Streams that cannot be told are left alone."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
+
+
+def print_json(data: Any, *, indent: int | None = None) -> None:
+    """A line of JSON on standard output, or several. A terminal may show it too: see `files.as_json`."""
+    sys.stdout.write(redacted(as_json(data, indent=indent, default=str)) + "\n")
 
 
 class Paper:
@@ -53,8 +59,10 @@ class Paper:
         return _width(self.stream, self._terminal)
 
     def say(self, text: str = "") -> None:
-        """One line, or several; as they are."""
-        self.stream.write(self._shown(text) + "\n")
+        """One line, or several. Foreign text is cleaned where it is put in; what gets here all the same is shown by
+        no terminal: no control sequence but the colours of `style`."""
+        text = _UNSEEMLY.sub(lambda found: found[1] if found[1] and self.colour else "", self._shown(text))
+        self.stream.write(text + "\n")
 
     def prose(self, text: str, style: str = "", *, first: str = "", rest: str = "", most: int | None = None) -> None:
         """A sentence, broken between words where it is wider than the window.

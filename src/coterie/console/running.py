@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shlex
 import sys
@@ -19,7 +18,7 @@ from coterie.console.door import complain, forget_output
 from coterie.console.events import read_lines
 from coterie.console.live import Live
 from coterie.console.options import interactive
-from coterie.console.paint import Paper, count, money, one_line
+from coterie.console.paint import Paper, count, money, one_line, print_json
 from coterie.console.reading import total
 from coterie.errors import UsageError
 from coterie.teammates.roster import Roster
@@ -48,6 +47,7 @@ def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: Unsa
     worktrees.find_repository(here)
     asks = interactive(output)
     loaded = settings.load(places.checkout(here).here, given, os.environ, interactive=asks)
+    files.keep_secret(*loaded.secrets)
     key = settings.need_key(loaded)
     root = lead.create_team(
         here, goal=goal.strip(), name=name, settings=loaded.settings, network_files=unsafe.network_files
@@ -65,6 +65,7 @@ def resume(*, team: str | None, given: Mapping[str, Any], unsafe: Unsafe, output
     if record.ended is not None and not lead.owes(root):
         return report(root, record.ended.exit, f"the team has ended: {record.ended.summary}", output)
     loaded = settings.load_for_resume(places.checkout(here).here, root, record.settings, given, os.environ)
+    files.keep_secret(*loaded.secrets)
     key = settings.need_key(loaded)
     return _go(root, loaded, key, unsafe=unsafe, output=output, asks=interactive(output))
 
@@ -77,6 +78,7 @@ def join(name: str, *, team: str | None, role: str | None, given: Mapping[str, A
     root = places.find_team(here, team)
     record = TeamRecord.read(root)
     loaded = settings.load_for_join(places.checkout(here).here, root, record.settings, given, os.environ)
+    files.keep_secret(*loaded.secrets)
     for note in loaded.notes:
         complain(settings.mask(note, loaded.key))
     outcome = lead.join_team(
@@ -96,7 +98,7 @@ def join(name: str, *, team: str | None, role: str | None, given: Mapping[str, A
         else:
             said = view.model_dump(mode="json")
             said = {"kind": "end", "at": files.now(), **said} if output == "stream-json" else said
-            sys.stdout.write(json.dumps(said, ensure_ascii=False) + "\n")
+            print_json(said)
         sys.stdout.flush()
     except OSError:
         forget_output()
@@ -149,7 +151,7 @@ def run_to_end(
 def _say_at_once(text: str) -> None:
     """A line on standard error from a signal handler: past Python's buffers and their locks."""
     with contextlib.suppress(OSError):
-        os.write(2, f"coterie: {text}\n".encode())
+        os.write(2, f"coterie: {files.clean(text)}\n".encode())
 
 
 def _watcher(output: str) -> Callable[[Event], None]:
@@ -171,12 +173,11 @@ class Stream:
     def __call__(self, event: Event) -> None:
         if event.get("kind") == "end":
             return  # the last line is the whole end, and comes after everything else
-        line = json.dumps(event, ensure_ascii=False, default=str) + "\n"
         with self._guard:
             if self._closed:
                 return
             try:
-                sys.stdout.write(line)
+                print_json(event)
                 sys.stdout.flush()
             except (OSError, ValueError):
                 self._closed = True
@@ -241,7 +242,7 @@ def report(root: Path, exit_code: int, summary: str, output: str) -> int:
         else:
             said = view.model_dump(mode="json")
             said = {"kind": "end", "at": files.now(), **said} if output == "stream-json" else said
-            sys.stdout.write(json.dumps(said, ensure_ascii=False) + "\n")
+            print_json(said)
         sys.stdout.flush()
     except OSError:  # a pipe that nobody reads, a terminal that is gone, a full disk
         forget_output()

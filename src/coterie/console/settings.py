@@ -14,6 +14,7 @@ from typing import Any
 
 from coterie import files
 from coterie.console import sources
+from coterie.console.hidden import secrets_of
 from coterie.console.sources import DotEnv, Given, Layer
 from coterie.console.values import FIELDS, checked, unknown
 from coterie.errors import CoterieError, KeyOrBilling, UsageError
@@ -51,6 +52,7 @@ class Loaded:
     key: Key | None
     notes: tuple[str, ...] = ()
     own_base_url: bool = True  # the base URL is the person's, not the repository's
+    secrets: tuple[str, ...] = field(default=(), repr=False)  # what is to be kept out of files and off the screen
 
 
 def load(
@@ -89,7 +91,8 @@ def load(
         values["splits"] = "human"
         origin["splits"] = "default with a terminal"
     own = url is None or url.origin != "repository"
-    return Loaded(TeamSettings(**values), origin, key, tuple(notes), own)
+    in_force = TeamSettings(**values)
+    return Loaded(in_force, origin, key, tuple(notes), own, secrets_of(variables, env.values, in_force))
 
 
 def load_for_resume(
@@ -131,7 +134,8 @@ def load_for_resume(
     values["base_url"] = checked("base_url", url) if url is not None else None
     origin["base_url"] = url.source if url is not None else "default"
     own = url is None or url.origin != "repository"
-    return Loaded(TeamSettings(**values), origin, key, (*notes, *more), own)
+    in_force = TeamSettings(**values)
+    return Loaded(in_force, origin, key, (*notes, *more), own, secrets_of(variables, env.values, in_force))
 
 
 def load_for_join(
@@ -144,7 +148,8 @@ def load_for_join(
     url, notes = _base_url([*layers[:2], _held_url(root, held, variables)], env, key)
     base_url = checked("base_url", url) if url is not None else None
     origin = dict.fromkeys(FIELDS, "team.json") | {"base_url": url.source if url is not None else "default"}
-    return Loaded(held.model_copy(update={"base_url": base_url}), origin, key, tuple(notes))
+    in_force = held.model_copy(update={"base_url": base_url})
+    return Loaded(in_force, origin, key, tuple(notes), secrets=secrets_of(variables, env.values, in_force))
 
 
 def need_key(loaded: Loaded) -> str:

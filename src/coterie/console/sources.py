@@ -35,11 +35,12 @@ Layer = Mapping[str, Given]
 
 @dataclass(frozen=True)
 class DotEnv:
-    """What a repository's .env says about the API: nothing else in it counts."""
+    """What a repository's .env says about the API: nothing else in it counts, but to be kept secret."""
 
     key: str | None
     base_url: str | None
     path: Path
+    values: Mapping[str, str]  # all of them: none is used, and none is to be kept or shown
 
 
 def command_line(given: Mapping[str, Any]) -> Layer:
@@ -97,7 +98,8 @@ def dot_env(folder: Path) -> DotEnv:
     """The .env of the checkout at `folder`. Nothing of it gets into this process's environment."""
     path = folder / ".env"
     values = dotenv_values(stream=StringIO(_read_text(path) or ""), interpolate=False)
-    return DotEnv(values.get("ANTHROPIC_API_KEY") or None, values.get("ANTHROPIC_BASE_URL") or None, path)
+    given = {name: value for name, value in values.items() if value}
+    return DotEnv(given.get("ANTHROPIC_API_KEY"), given.get("ANTHROPIC_BASE_URL"), path, given)
 
 
 def place_of(path: Path, key: str, table: tuple[str, ...] = ()) -> str:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coterie import files, lead
 from coterie.console import places
+from coterie.console.hidden import secrets_of
 from coterie.console.hosts import hosts
 from coterie.console.paint import Paper, one_line
 from coterie.console.reading import Reading, normal
-from coterie.errors import Refused, UsageError
+from coterie.console.sources import dot_env
+from coterie.errors import CoterieError, Refused, UsageError
 from coterie.mailbox import Note, Request, send_owed
 
 if TYPE_CHECKING:
@@ -24,8 +29,12 @@ AT_ONCE = 0.01  # seconds: a deadline has to be above 0
 
 
 def open_team(name: str | None) -> Team:
-    """The rooms of the team that is meant."""
+    """The rooms of the team that is meant. What a person types is kept as little as what a model says: no secret."""
     team: Team = lead.open_team(places.find_team(Path.cwd(), name))
+    env: Mapping[str, str] = {}
+    with contextlib.suppress(CoterieError):  # a .env that cannot be read stops nobody from stopping a team
+        env = dot_env(places.checkout(Path.cwd()).here).values
+    files.keep_secret(*secrets_of(os.environ, env, team.record.settings))
     return team
 
 

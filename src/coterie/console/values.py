@@ -129,7 +129,12 @@ def _is_folder_path(value: str) -> bool:
 def _is_url(value: str) -> bool:
     try:
         parts = urlsplit(value)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        return (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and parts.username is None
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         return False
 

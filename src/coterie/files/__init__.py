@@ -30,9 +30,11 @@ from coterie.files.locks import (
     locked,
     read_info,
 )
-from coterie.files.names import RESERVED, check_name, clean, counted, now, process_mark, token
+from coterie.files.names import RESERVED, check_name, counted, now, process_mark, token
 from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json, read_open
+from coterie.files.redaction import RedactedStream, keep_secret, redacted, redacted_value
 from coterie.files.room import shortage
+from coterie.files.shown import CONTROL, as_json, clean
 from coterie.files.systems import file_system, is_network
 from coterie.files.writing import (
     Durability,
@@ -55,14 +57,17 @@ from coterie.files.writing import (
 )
 
 __all__ = [
+    "CONTROL",
     "RESERVED",
     "Durability",
     "Held",
     "Hold",
     "LockTimeout",
+    "RedactedStream",
     "Unreadable",
     "answer_to",
     "append",
+    "as_json",
     "check_name",
     "clean",
     "counted",
@@ -77,6 +82,7 @@ __all__ = [
     "hold",
     "holder",
     "is_network",
+    "keep_secret",
     "kind_of",
     "living_holder",
     "locked",
@@ -92,6 +98,8 @@ __all__ = [
     "read_info",
     "read_json",
     "read_open",
+    "redacted",
+    "redacted_value",
     "remove",
     "set_aside",
     "shortage",

@@ -1,4 +1,4 @@
-"""Names, times and text that may be shown."""
+"""Names and times."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from coterie.errors import Refused
+from coterie.files.shown import clean
 
 RESERVED = frozenset({"lead", "human", "queue", "runtime"})
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 _tokens: dict[int, str] = {}
@@ -38,12 +38,6 @@ def check_name(name: str, *, reserved: bool = False) -> str:
     if name in RESERVED and not reserved:
         raise Refused(f"the name {name!r} is reserved ({', '.join(sorted(RESERVED))}): take another")
     return name
-
-
-def clean(text: str, cap: int = 2000) -> str:
-    """`text` as it may be shown on a terminal: no control or direction characters (newline and tab stay), capped."""
-    text = _CONTROL.sub("", text[: cap * 2])
-    return text if len(text) <= cap else text[: cap - 1] + "…"
 
 
 def counted(number: int, noun: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from coterie.errors import CoterieError
 from coterie.files.below import kind_of
 from coterie.files.room import shortage
+from coterie.files.shown import as_json
 
 LIMIT = 1024 * 1024
 
@@ -29,7 +30,7 @@ class Unreadable(CoterieError):
 
 def encode(data: Mapping[str, Any]) -> bytes:
     """A record as a person can read it: indented, keys in the given order, UTF-8, a newline at the end."""
-    return (json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    return (as_json(data, indent=2, allow_nan=False) + "\n").encode()
 
 
 def decode(data: bytes, path: Path) -> dict[str, Any]:

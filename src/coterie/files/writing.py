@@ -15,6 +15,7 @@ from typing import Any
 
 from coterie.files.names import token
 from coterie.files.records import encode
+from coterie.files.redaction import redacted_bytes
 
 _numbers = itertools.count(1)
 _TEMP = re.compile(r"\..+\.(?P<token>[0-9a-f]{12})-\d+\.tmp")
@@ -73,8 +74,14 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def put(path: Path, data: bytes, flags: int, *, durable: bool = True, mode: int | None = None) -> None:
-    """Write `data` whole and fsync it. The one place that opens a state file for writing."""
+def put(
+    path: Path, data: bytes, flags: int, *, durable: bool = True, mode: int | None = None, as_is: bool = False
+) -> None:
+    """Write `data` whole and fsync it, without the secrets of this process unless it is to be written `as_is`.
+
+    The one place that opens a state file for writing.
+    """
+    data = data if as_is else redacted_bytes(data)
     # without waiting: somebody may have laid a pipe there
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o644)
     try:
@@ -140,7 +147,7 @@ def deliver_below(temp: Path, folder: int, name: str, data: bytes, *, mode: int 
     A link that has that name is replaced, never followed. mode: its permissions, before it has the name.
     """
     try:
-        put(temp, data, os.O_EXCL, mode=mode)
+        put(temp, data, os.O_EXCL, mode=mode, as_is=True)  # somebody's work, and no record of ours
         os.rename(temp, name, dst_dir_fd=folder)
     except BaseException:
         with contextlib.suppress(OSError):
@@ -150,17 +157,18 @@ def deliver_below(temp: Path, folder: int, name: str, data: bytes, *, mode: int 
         os.fsync(folder)
 
 
-def append(path: Path, line: bytes, *, durable: bool = True) -> None:
+def append(path: Path, line: bytes, *, durable: bool = True, as_is: bool = False) -> None:
     """Add one line (with its newline) at the end. On an error nothing of it stays.
 
     What is no regular file is moved to `bad/` first, and a new file begun: what was there before is not known here.
-    durable: False where a power loss may take the line, since nothing rests on it.
+    durable: False where a power loss may take the line, since nothing rests on it. as_is: secrets are the caller's to
+    take out, since the line has a checksum.
     """
     fresh = not _is_regular(path)
     if fresh and os.path.lexists(path):
         with contextlib.suppress(FileNotFoundError):  # another process has just done so
             set_aside(path)
-    put(path, line, os.O_APPEND, durable=durable)
+    put(path, line, os.O_APPEND, durable=durable, as_is=as_is)
     if fresh and durable:
         sync_folder(path.parent)
 

@@ -139,5 +139,6 @@ def write_report(team: Team, *, exit_code: int, summary: str) -> dict[str, Any]:
             for row in rows
         ),
     ]
-    files.write_bytes(team.root / "report.md", ("\n".join(lines) + "\n").encode())
+    text = "\n".join(lines) + "\n"
+    files.write_bytes(team.root / "report.md", files.clean(text, len(text) + 1).encode("utf-8", "replace"))
     return report

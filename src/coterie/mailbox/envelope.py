@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Iterable
 
+from coterie.files import CONTROL
 from coterie.mailbox.message import Message
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # newline and tab stay
 _BLOCKS = frozenset({"text", "output"})
 
 
@@ -66,4 +65,4 @@ def _line(value: object) -> str:
 
 
 def _shown(text: str) -> str:
-    return _CONTROL.sub("", text)
+    return CONTROL.sub("", text)  # nor what is invisible to a person

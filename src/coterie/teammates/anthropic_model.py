@@ -10,6 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from coterie import files
 from coterie.errors import KeyOrBilling, UsageError
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.limits import Limiter
@@ -72,6 +73,7 @@ class AnthropicModel:
         if not (base_url or BASE_URL).startswith(("http://", "https://")):
             raise UsageError(f"base_url: expected http://… or https://…, found {base_url!r}")
         self._api_key = api_key.strip()
+        files.keep_secret(self._api_key)
         # always given, so that the SDK does not take one from the environment for a key that is not meant for it
         self._base_url = base_url or BASE_URL
         self._team_size = team_size

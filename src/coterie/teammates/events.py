@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,8 +28,8 @@ class Events:
         self._watchers.append(watcher)
 
     def say(self, kind: str, text: str, **fields: Any) -> None:
-        """One event: `at, kind, text` and what else is known (member, task, request …)."""
-        event: Event = {"at": files.now(), "kind": kind, "text": text, **fields}
+        """One event: `at, kind, text` and what else is known (member, task, request …), without secrets."""
+        event: Event = files.redacted_value({"at": files.now(), "kind": kind, "text": text, **fields})
         if self.outside:
             event["outside"] = True
         with self._guard:
@@ -53,5 +52,5 @@ class Events:
                 self._keep({"at": files.now(), "kind": "warning", "text": text})
 
     def _keep(self, event: Event) -> None:
-        line = json.dumps(event, ensure_ascii=False, default=str) + "\n"
+        line = files.as_json(event, default=str) + "\n"
         files.append(self._path, line.encode("utf-8", "replace"), durable=False)

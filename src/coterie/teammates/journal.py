@@ -6,7 +6,6 @@ is told from a whole one. What the model is sent is a pure function of these rec
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -143,14 +142,24 @@ Record = Annotated[
     Opened | Delivered | Told | Answered | Started | Finished | Spent | Undelivered | Ended,
     Field(discriminator="kind"),
 ]
+SIGNED = ("thinking", "redacted_thinking")
 _records: TypeAdapter[Record] = TypeAdapter(Record)
 
 
 def encode_line(record: _Record) -> bytes:
     """A record as its line."""
-    text = json.dumps(record.model_dump(mode="json"), ensure_ascii=False, separators=(", ", ": "))
+    text = files.as_json(_without_secrets(record.model_dump(mode="json")), separators=(", ", ": "))
     data = text.encode("utf-8", "replace")
     return data[:-1] + f', "len": {len(data)}, "crc": "{zlib.crc32(data):08x}"}}\n'.encode()
+
+
+def _without_secrets(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as it may be kept. What the model thought is signed: it stays as it came, or no server takes it."""
+    found = {key: files.redacted_value(value) for key, value in record.items() if key != "content"}
+    if "content" in record:
+        blocks = [each if each.get("type") in SIGNED else files.redacted_value(each) for each in record["content"]]
+        found["content"] = blocks
+    return found
 
 
 def decode_line(line: bytes) -> Record | None:
@@ -194,7 +203,7 @@ class Journal:
         stamped = decode_line(line)  # what is said to the model is what a restart would read, to the byte
         if stamped is None:
             raise DamagedJournal(f"{self.path}: record {self.next_seq} cannot be written so that it is read again")
-        files.append(self.path, line)
+        files.append(self.path, line, as_is=True)
         self.records.append(stamped)
         self._note(stamped)
         return stamped

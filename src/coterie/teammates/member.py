@@ -46,6 +46,7 @@ class Member:
         self._paused_at = 0.0
         self.paused: str | None = None  # its thread has ended for lack of this; it goes on as after a restart
         self._acting: tuple[Tool, Cancel] | None = None
+        self._streamed = files.RedactedStream()
         self.loop = Loop(self)
         self.thread = threading.Thread(target=self.live, name=self.instance, daemon=True)
         self.count()
@@ -112,8 +113,10 @@ class Member:
         """An event about this member."""
         self.team.events.say(kind, text, member=self.name, **fields)
 
-    def show_text(self, text: str) -> None:
-        self.team.events.show({"at": files.now(), "kind": "text", "text": text, "member": self.name})
+    def show_text(self, text: str, *, last: bool = False) -> None:
+        """A piece of an answer while it streams. last: the answer is whole."""
+        if shown := self._streamed.feed(text, last=last):
+            self.team.events.show({"at": files.now(), "kind": "text", "text": shown, "member": self.name})
 
     def show_call(self, block: dict[str, Any], result: ToolResult) -> None:
         self.say(
@@ -138,6 +141,7 @@ class Member:
         self.turn = turn
         self.update(turn=turn, tokens=Tokens(**tokens), usd=usd)
         if answer is not None:
+            self.show_text("", last=True)
             self.say("answer", f"turn {turn}", usage=answer.usage, usd=answer.usd, turn=turn)
 
     def read_roots(self) -> tuple[Path, ...]:

@@ -101,6 +101,7 @@ class Output:
         self._tail_cap = min(_TAIL, disk_cap // 4)
         self._room = disk_cap - self._tail_cap - 100  # bytes of the file before its end is added
         self._readable = Readable()
+        self._secrets = files.RedactedStream()
         self._lock = threading.Lock()
         self._file: int | None = None
         self._id: str | None = None
@@ -124,7 +125,7 @@ class Output:
                 self._size += len(data)
                 self._keep_end(data)
             return
-        text = self._readable.feed(data, last=last)
+        text = self._secrets.feed(self._readable.feed(data, last=last), last=last)
         if not text:
             return
         new = text.encode("utf-8", "replace")
@@ -172,7 +173,7 @@ class Output:
 
     def _end(self, size: int) -> bytes:
         end = bytes(self._tail[-size:])
-        return end if self._size < self._room else Readable().feed(end, last=True).encode()[-size:]
+        return end if self._size < self._room else files.redacted(Readable().feed(end, last=True)).encode()[-size:]
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -187,7 +187,7 @@ class Git:
     def commit_tree(self, tree: str, parents: Sequence[str], message: str, *, author: str = "runtime") -> str:
         """A commit that nothing points to yet. The message may be any text: what no commit can hold is taken out."""
         flags = [part for parent in parents for part in ("-p", parent)]
-        text = message.replace("\0", "").encode("utf-8", "replace")
+        text = files.redacted(message.replace("\0", "")).encode("utf-8", "replace")
         return self.run("commit-tree", tree, *flags, "-F", "-", author=author, stdin=text)
 
     def resolve(self, name: str) -> str | None:
