@@ -11,7 +11,7 @@ from tests.crash.harness import Operation
 from tests.crash.host import Host
 from tests.crash.place import Place
 from tests.crash.points import Acknowledge
-from tests.crash.turns import SUBMIT, call, driven, mate_says, work
+from tests.crash.turns import SUBMIT, Script, call, driven, mate_says, work
 
 from coterie import files
 from coterie.taskboard import NewTask
@@ -69,10 +69,11 @@ def one_entry(team: Team, say: Acknowledge) -> None:
 
 to_the_end = driven(repairs_the_check, "queue", "ada")
 STARTS: dict[str, Callable[[Place], None]] = {"working": work, "checked": checked}
-EDIT = {"path": "one.txt", "old_text": "ada", "new_text": "eve"}
+READ: Script = ("read_file", {"path": "one.txt"})
+EDIT: Script = ("edit_file", {"path": "one.txt", "old_text": "ada", "new_text": "ada and eve"})  # not to be done twice
 PROGRAMS = [
     call("ada: bash", "working", mate_says(("bash", {"command": "echo more > new.txt"}), SUBMIT), "ada"),
-    call("ada: edit_file", "working", mate_says(("edit_file", EDIT), SUBMIT), "ada"),
+    call("ada: edit_file", "working", mate_says(READ, EDIT, SUBMIT), "ada", ahead=1),
     Operation("ada: stop_command", "working", driven(stops_what_it_started, "ada"), sampled=8),
     Operation("the queue checks one and returns it", "checked", one_entry, finish=to_the_end, sampled=8),
     Operation(

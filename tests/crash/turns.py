@@ -60,10 +60,12 @@ def driven(respond: Respond, *names: str, claims: bool = False) -> Act:
     return act
 
 
-def call(name: str, start: str, respond: Respond, who: str, *others: str, begun: bool = False) -> Operation:
+def call(
+    name: str, start: str, respond: Respond, who: str, *others: str, begun: bool = False, ahead: int = 0
+) -> Operation:
     """One call of a tool, from the answer that asks for it to its result; then everybody goes on to the end.
 
-    begun: it was started before, so that this is its repetition after a restart.
+    begun: it was started before, so that this is its repetition after a restart. ahead: turns that are over by then.
     """
 
     def member(team: Team) -> Member:
@@ -75,9 +77,13 @@ def call(name: str, start: str, respond: Respond, who: str, *others: str, begun:
         asking = member(team)
         asking.status(Status.WORKING)
         asking.loop.deliver()
-        answer = asking.loop.ask()
-        assert answer is not None and answer.calls
-        asking.loop.note(answer)
+        for turn in range(ahead + 1):
+            answer = asking.loop.ask()
+            assert answer is not None and answer.calls
+            asking.loop.note(answer)
+            last = asking.loop.last_answer()
+            if turn < ahead and last is not None:
+                asking.loop.act(last)
 
     def act(team: Team, say: Acknowledge) -> None:
         acting = member(team)

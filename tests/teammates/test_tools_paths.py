@@ -388,10 +388,48 @@ def test_an_edit_keeps_the_kind_of_line_ends_and_the_newline_at_the_end(here: He
 
 def test_an_edit_that_was_done_before_an_interruption_is_not_done_twice(here: Here) -> None:
     arguments = {"path": "one.txt", "old_text": "two\n", "new_text": "2\n"}
-    use(here, "edit_file", **arguments)
+    path = here.root / "one.txt"
+    path.write_text(path.read_text().replace("two\n", "2\n"))  # and no result of it was journaled
     assert "before the interruption" in use(here, "edit_file", again=True, **arguments)
     with pytest.raises(Refused, match="found 0 times"):
         use(here, "edit_file", **arguments)
+
+
+@pytest.mark.parametrize("was", ["one\ntwo\nthree\n", "one\r\ntwo\r\nthree\r\n", "two"], ids=["lf", "crlf", "bare"])
+@pytest.mark.parametrize("new", ["two and more", "more\ntwo", "2"])
+def test_an_edit_that_may_be_done_again_is_decided_by_what_was_read(here: Here, was: str, new: str) -> None:
+    """Also where the old text is a part of the new one, so that it is found after the edit too."""
+    arguments = {"path": "one.txt", "old_text": "two", "new_text": new}
+    path = here.root / "one.txt"
+    path.write_bytes(was.encode())
+    use(here, "read_file", path="one.txt")
+    assert use(here, "edit_file", again=True, **arguments) == "edited one.txt", "it was not done before"
+    after = path.read_bytes()
+    assert after == was.replace("two", new.replace("\n", "\r\n") if "\r" in was else new).encode()
+    path.write_bytes(was.encode())
+    use(here, "read_file", path="one.txt")
+    path.write_bytes(after)  # as if the call had been interrupted behind its effect
+    assert "before the interruption" in use(here, "edit_file", again=True, **arguments)
+    assert path.read_bytes() == after
+    path.write_bytes(after + b"by somebody else")
+    with pytest.raises(Refused, match="changed since you read it"):
+        use(here, "edit_file", again=True, **arguments | {"old_text": "one"})
+
+
+def test_an_interrupted_edit_of_a_file_that_was_never_read_is_not_guessed_at(here: Here) -> None:
+    (here.root / "one.txt").write_text("two and more\n")
+    with pytest.raises(Refused, match="may have been edited already, read it first"):
+        use(here, "edit_file", again=True, path="one.txt", old_text="two", new_text="two and more")
+    assert (here.root / "one.txt").read_text() == "two and more\n"
+
+
+def test_an_interrupted_edit_that_took_away_the_last_newline_is_known_again(here: Here) -> None:
+    path = here.root / "one.txt"
+    path.write_text("one\ntwo\n")
+    use(here, "read_file", path="one.txt")
+    path.write_text("one\n2\n")
+    done = use(here, "edit_file", again=True, path="one.txt", old_text="two\n", new_text="2")
+    assert "before the interruption" in done and path.read_text() == "one\n2\n"
 
 
 def test_glob_and_grep_look_at_the_files_and_not_at_git_or_links(here: Here) -> None:

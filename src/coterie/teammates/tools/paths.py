@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from coterie.errors import Refused
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.output import read_output
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
-from coterie.teammates.tools.reach import OutsidePath, Spot, opened, read_text, spot, write_text
+from coterie.teammates.tools.reach import OutsidePath, Spot, digest_of, opened, read_text, spot, write_text
 
 __all__ = ["EDIT_FILE", "GLOB", "GREP", "READ_FILE", "WRITE_FILE"]
 
@@ -76,6 +77,10 @@ def _as_shown(text: str) -> tuple[str, bool]:
     return (text.replace("\r\n", "\n"), True) if crlf else (text, False)
 
 
+def _as_kept(text: str, crlf: bool) -> bytes:
+    return (text.replace("\n", "\r\n") if crlf else text).encode("utf-8", "surrogatepass")
+
+
 def _seen(at: Spot, digest: str) -> dict[str, str]:
     """What the journal keeps of a file that the model knows now: an edit of it is refused once it is another."""
     return {at.name: digest} if at.own else {}
@@ -113,10 +118,13 @@ def _edit_file(member: Any, given: EditFile, call: Call) -> ToolResult:
     if not old:
         raise Refused("old_text is empty: say what to replace, or use write_file")
     times = text.count(old)
-    if call.again and times == 0 and new and new in text:
-        done = f"edited {given.path} (it had been done before the interruption)"
-        return ToolResult(done, seen=_seen(at, found.digest))
     known = member.journal.digest_of(at.name)
+    if call.again and new and new in text and known != found.digest:
+        if known is None and times:  # what it was before is not known, and both texts are there
+            raise Refused(f"interrupted: {given.path} may have been edited already, read it first")
+        if known is None or any(digest_of(_as_kept(each, crlf)) == known for each in _befores(text, old, new)):
+            done = f"edited {given.path} (it had been done before the interruption)"
+            return ToolResult(done, seen=_seen(at, found.digest))
     if known is not None and known != found.digest:
         raise Refused(f"{given.path} changed since you read it: read it again, then edit. Nothing was written")
     if times != 1:
@@ -129,6 +137,17 @@ def _edit_file(member: Any, given: EditFile, call: Call) -> ToolResult:
         edited += "\n"
     digest = write_text(at, edited.replace("\n", "\r\n") if crlf else edited, instead_of=found)
     return ToolResult(f"edited {given.path}", seen=_seen(at, digest))
+
+
+def _befores(text: str, old: str, new: str) -> Iterator[str]:
+    """What a text may have been before `old` in it became `new`."""
+    start = text.find(new)
+    while start >= 0:
+        before = text[:start] + old + text[start + len(new) :]
+        yield before
+        if before.endswith("\n\n"):
+            yield before[:-1]  # the last newline was put back by the edit
+        start = text.find(new, start + 1)
 
 
 class Glob(Arguments):

@@ -19,7 +19,7 @@ from pathlib import Path
 from coterie import files
 from coterie.errors import Refused
 
-__all__ = ["FILE_CAP", "Found", "OutsidePath", "Spot", "opened", "read_text", "spot", "write_text"]
+__all__ = ["FILE_CAP", "Found", "OutsidePath", "Spot", "digest_of", "opened", "read_text", "spot", "write_text"]
 
 FILE_CAP = 10 * 1024 * 1024  # bytes of a file that is read or written
 _PASSED_OVER = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
