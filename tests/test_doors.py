@@ -60,3 +60,60 @@ def test_only_the_files_room_opens_state_for_writing() -> None:
         if not name.startswith("files/") and any(writes(node) for node in ast.walk(tree))
     }
     assert found - {"console/door.py"} == set(WRITERS), "console/door.py opens /dev/null where a pipe was closed"
+
+
+GIT_DOOR = "worktrees/git.py"
+OPTIONS_END = ("END", "--end-of-options", "--")
+NO_OPERANDS = {"add", "clean", "commit-tree", "git", "hash-object", "ls-files", "status", "update-index", "worktree"}
+"""Commands whose operands are read from standard input, or stand after `--` or a flag that takes them."""
+
+
+def test_git_is_run_in_one_way_and_gitpython_builds_no_option() -> None:
+    """Of gitpython only `execute` with a whole argument list is used: its keyword arguments become options of git."""
+    ways = []
+    for name, module in sources():
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and any(getattr(each, "value", "") == "git" for each in node.args):
+                raise AssertionError(f"{name}: git is run by another way: {ast.unparse(node)[:100]}")
+            if name != GIT_DOOR or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            owner = ast.unparse(node.func.value)
+            if owner.endswith("_runner") or owner.startswith(("gitpython", "runner")):
+                ways.append((node.func.attr, len(node.args), {each.arg for each in node.keywords}))
+    assert sorted(ways, key=str) == [
+        ("Git", 1, set()),  # with a folder
+        ("Git", 1, set()),
+        ("execute", 1, {"istream", "as_process", "start_new_session"}),
+    ]
+
+
+def git_calls() -> Iterator[tuple[str, list[ast.expr]]]:
+    """The argument lists that the runner is called with, as far as they stand in the source."""
+    for name, module in sources():
+        if name.startswith(("worktrees/", "console/", "lead/")):
+            for node in ast.walk(module):
+                of_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                if of_call and node.func.attr in ("run", "call") and "git" in ast.unparse(node.func.value):  # type: ignore[attr-defined]
+                    yield name, node.args  # type: ignore[attr-defined]
+                if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "argv":
+                    yield name, getattr(node.value, "elts", [])
+
+
+def test_what_comes_from_outside_never_stands_where_git_looks_for_an_option() -> None:
+    looked_at = 0
+    for name, arguments in git_calls():
+        words = [each.value if isinstance(each, ast.Constant) else None for each in arguments]
+        if not words or words[0] is None or words[0] in NO_OPERANDS or words[0].startswith("-"):
+            continue
+        looked_at += 1
+        for number, each in enumerate(arguments[1:], 1):
+            text = ast.unparse(each)
+            text = text[2:] if isinstance(each, ast.JoinedStr) else text
+            before = [ast.unparse(other).strip("'\"") for other in arguments[:number]]
+            after_flag = before[-1] in ("-m", "--reason")
+            if isinstance(each, ast.Constant) or text.startswith("--") or text in OPTIONS_END or after_flag:
+                continue
+            if text in ("*flags", "format"):  # constants with names
+                continue
+            assert any(other in OPTIONS_END for other in before), f"{name}: {ast.unparse(arguments[0])} … {text}"
+    assert looked_at > 40

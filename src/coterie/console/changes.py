@@ -39,7 +39,13 @@ def diff(reading: Reading, identifier: str | None) -> shapes.DiffView:
 def _of_task(reading: Reading, team: Team, task: Task) -> tuple[What, str, str]:
     merged = task.result.merged_commit if task.result is not None else None
     if merged is not None:
-        return "merged", "", team.merger.git.run("diff", "--no-ext-diff", "--no-textconv", f"{merged}^1", merged, "--")
+        return (
+            "merged",
+            "",
+            team.merger.git.run(
+                "diff", "--no-ext-diff", "--no-textconv", "--end-of-options", f"{merged}^1", merged, "--"
+            ),
+        )
     if task.status is Status.COMPLETED:
         return "nothing", f"{task.id} was completed without a change", ""
     if task.status is Status.IN_PROGRESS:

@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import re
+import signal
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +21,9 @@ from coterie import files
 from coterie.errors import CoterieError, EnvironmentFault
 from coterie.worktrees.locks import PATIENCE, drop_stale
 
-__all__ = ["ZERO", "Git", "GitError", "Where", "execute", "git_command", "leads_to", "place_of"]
+__all__ = ["END", "ZERO", "Git", "GitError", "Where", "execute", "git_command", "leads_to", "place_of"]
 
+END = "--end-of-options"  # what follows is none, whatever it begins with
 ZERO = ""  # as the old value of a ref: it must not exist (in SHA-1 and SHA-256 repositories alike)
 NOBODY = "runtime@coterie.invalid"
 
@@ -56,7 +59,9 @@ _PINNED = (
     "worktree.useRelativePaths=false",
 )
 _OURS = ("core.sparseCheckout=false",)  # our worktrees are whole, whatever the person's checkout is
-_PROGRAM = re.compile(r"(?:filter\..*\.(?:clean|smudge|process)|merge\..*\.driver)", re.DOTALL)
+_PROGRAM = re.compile(
+    r"(?:filter\..*\.(?:clean|smudge|process)|merge\..*\.driver|diff\..*\.(?:command|textconv))", re.DOTALL
+)
 _KEPT = ("PATH", "HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME")
 
 
@@ -192,9 +197,7 @@ class Git:
 
     def resolve(self, name: str) -> str | None:
         """The commit that a full ref name or an id stands for; None if there is none."""
-        code, found = self.call(
-            "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", ok=(0, 1, 128)
-        )
+        code, found = self.call("rev-parse", "--verify", "--quiet", END, f"{name}^{{commit}}", ok=(0, 1, 128))
         return found if code == 0 and found else None
 
     def update_ref(self, ref: str, new: str, old: str) -> None:
@@ -202,7 +205,7 @@ class Git:
 
         A lock on it that stays the same for `patience` seconds is that of a git that was killed, and is removed.
         """
-        argv = ("update-ref", "--create-reflog", ref, new, old)
+        argv = ("update-ref", "--create-reflog", END, ref, new, old)
         try:
             self.run(*argv)
         except GitError as error:
@@ -213,7 +216,7 @@ class Git:
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Whether `newer` has all of `older`."""
-        return self.call("merge-base", "--is-ancestor", older, newer, ok=(0, 1))[0] == 0
+        return self.call("merge-base", "--is-ancestor", END, older, newer, ok=(0, 1))[0] == 0
 
 
 def git_command(process: str) -> str:
@@ -233,6 +236,9 @@ def execute(
 ) -> tuple[int, str]:
     """One command that is git, in an environment of exactly what it may know; its exit code and what it prints."""
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    # in a worktree a relative one would be a teammate's: a filter of the user's own would be looked for there
+    entries = variables.get("PATH", os.defpath).split(os.pathsep)
+    variables["PATH"] = os.pathsep.join(each for each in entries if Path(each).is_absolute())
     variables |= {
         "LC_ALL": "C",
         "COTERIE_COMMAND": git_command(files.token()),  # so that recovery finds what outlives its host
@@ -258,23 +264,21 @@ def execute(
             given.write(stdin or b"")
             given.seek(0)
         try:
-            code, out, err = (runner or gitpython.Git("/")).execute(
+            started = (runner or gitpython.Git("/")).execute(
                 full,
                 istream=given,
-                with_extended_output=True,
-                with_exceptions=False,
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-                kill_after_timeout=timeout,
+                as_process=True,
                 start_new_session=True,  # a Ctrl-C is the host's to handle: git ends what it began
             )
         except gitpython.exc.GitCommandNotFound:
             raise EnvironmentFault("git is not installed, or not on PATH: Coterie needs git 2.38 or later") from None
-    text = (out if isinstance(out, bytes) else str(out).encode()).decode("utf-8", "surrogateescape")
+    assert started.proc is not None
+    code, out, err = _ended(started.proc, timeout)
+    text = out.decode("utf-8", "surrogateescape")
     if code == 127 or (code == 126 and not text):
         raise EnvironmentFault("git is not installed: Coterie needs git 2.38 or later")
     if code not in ok:
-        said = err if isinstance(err, str) else str(err)
+        said = err.decode("utf-8", "replace")
         if re.search(r"(clean|smudge) filter '?\S+ failed", said):
             said += (
                 "\n(a filter that only the repository's own configuration names is not run: "
@@ -284,11 +288,25 @@ def execute(
     return code, text.removesuffix("\n")
 
 
+def _ended(process: subprocess.Popen[bytes], timeout: float) -> tuple[int, bytes, bytes]:
+    """Wait for git; exit code and both outputs. Past its time it is killed, with what it started, such as a filter."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # what left its session may hold the pipes: let it
+            process.communicate(timeout=1.0)
+        process.kill()
+        return process.wait(), b"", f"did not complete in {timeout:g} s, and was ended".encode()
+    return process.returncode, out, err
+
+
 def place_of(metadata: Path) -> Path | None:
     """Where the files of a linked worktree are, by its metadata."""
     try:
-        said = (metadata / "gitdir").read_text(encoding="utf-8", errors="surrogateescape").strip()
-    except OSError:
+        said = os.fsdecode(files.read_bytes(metadata / "gitdir")).strip()
+    except (OSError, files.Unreadable):
         return None
     return Path(os.path.normpath(metadata / said)).parent if said else None
 
@@ -296,10 +314,10 @@ def place_of(metadata: Path) -> Path | None:
 def leads_to(metadata: Path, common_dir: Path) -> bool:
     """Whether a worktree's metadata belong to the repository in `common_dir`."""
     try:
-        said = (metadata / "commondir").read_text(encoding="utf-8", errors="surrogateescape").strip()
+        said = os.fsdecode(files.read_bytes(metadata / "commondir")).strip()
     except FileNotFoundError:
         said = "."  # the repository's own
-    except OSError:
+    except (OSError, files.Unreadable):
         return False
     return said == "../.." or (metadata / said).resolve() == common_dir.resolve()
 

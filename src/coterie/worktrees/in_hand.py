@@ -7,9 +7,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from coterie.worktrees.git import Git, Where
+from coterie.worktrees.git import END, Git, Where
 from coterie.worktrees.registry import reads
 from coterie.worktrees.trees import NO_SUBMODULES, hidden
+from coterie.worktrees.waiting import refuse_pipes
 
 __all__ = ["work_in_hand"]
 
@@ -24,6 +25,7 @@ def work_in_hand(git: Git, where: Where, *, branch: str, base: str) -> str | Non
     ref = f"refs/heads/{branch.removeprefix('refs/heads/')}"
     if reads(where.metadata / "HEAD") != f"ref: {ref}":
         return None
+    refuse_pipes(where)
     with tempfile.TemporaryDirectory(prefix="coterie-") as folder:
         index = Path(folder) / "index"
         if (own := where.metadata / "index").exists():
@@ -40,4 +42,4 @@ def work_in_hand(git: Git, where: Where, *, branch: str, base: str) -> str | Non
             entries = b"".join(f"100644 {blob}\t".encode() + os.fsencode(each) + b"\0" for each in names)
             git.run("update-index", "-z", "--index-info", where=where, index=index, stdin=entries)
         flags = ("--no-ext-diff", "--no-textconv", NO_SUBMODULES)
-        return git.run("diff", *flags, base, "--", where=where, index=index, timeout=600)
+        return git.run("diff", *flags, END, base, "--", where=where, index=index, timeout=600)

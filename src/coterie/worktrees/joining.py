@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from coterie.worktrees.git import ZERO, Git, Where
+from coterie import files
+from coterie.worktrees.git import END, ZERO, Git, Where
 from coterie.worktrees.trees import snapshot, tree_of
 
 __all__ = ["Joined", "conflict_marks", "drop", "join", "joined", "joined_ref", "joining", "merge_tree", "rejoin"]
@@ -42,7 +44,7 @@ def joined_ref(team: str, task: str, epoch: int, state: str = "joined") -> str:
 def joined(git: Git, *, team: str, task: str, epoch: int, state: str = "joined") -> Joined | None:
     """What was merged into the worktree of an assignment last; None if nothing was."""
     ref = joined_ref(team, task, epoch, state)
-    code, said = git.call("log", "-1", "--format=%P%n%B", "--end-of-options", ref, "--", ok=(0, 128))
+    code, said = git.call("log", "-1", "--format=%P%n%B", END, ref, "--", ok=(0, 128))
     parents, _, message = said.partition("\n")
     merged = parents.split(" ")[1:]
     if code != 0 or not merged:
@@ -75,7 +77,9 @@ def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: st
     marked = done.conflicts if done is not None else ()
     if begun is not None:
         snapshot(git, where, team=team, label=f"{task}-e{epoch}-joining")  # it may be more than what the kill left
-        if git.run("rev-parse", f"{open_ref}^1^1") != head:  # the branch went on: merged anew, on top of what is there
+        if (
+            git.run("rev-parse", "--verify", END, f"{open_ref}^1^1") != head
+        ):  # the branch went on: merged anew, on top of what is there
             marked += begun.conflicts
             begun = None
     if begun is None:
@@ -88,10 +92,10 @@ def join(git: Git, where: Where, *, team: str, task: str, epoch: int, commit: st
         message = "\n".join(CONFLICT + json.dumps(each) for each in names) or "no conflict"
         record = git.commit_tree(merged, [mine, commit], message)
         git.update_ref(open_ref, record, git.resolve(open_ref) or ZERO)
-    record = git.run("rev-parse", open_ref)
+    record = git.run("rev-parse", "--verify", END, open_ref)
     # exactly the work in hand, whatever a kill left of the step after it; then what it becomes
     for tree in (f"{record}^1", record):
-        git.run("read-tree", "--reset", "-u", tree, where=where, timeout=600)
+        git.run("read-tree", "--reset", "-u", END, tree, where=where, timeout=600)
     git.update_ref(done_ref, record, git.resolve(done_ref) or ZERO)
     found = joined(git, team=team, task=task, epoch=epoch)
     assert found is not None
@@ -105,8 +109,8 @@ def rejoin(git: Git, where: Where, *, team: str, task: str, epoch: int, head: st
     """
     done = joined(git, team=team, task=task, epoch=epoch)
     if done is not None and not git.is_ancestor(done.commit, head):
-        record = git.run("rev-parse", joined_ref(team, task, epoch))
-        git.run("read-tree", "--reset", "-u", record, where=where, timeout=600)
+        record = git.run("rev-parse", "--verify", END, joined_ref(team, task, epoch))
+        git.run("read-tree", "--reset", "-u", END, record, where=where, timeout=600)
     begun = joining(git, team=team, task=task, epoch=epoch)
     if begun is not None:
         join(git, where, team=team, task=task, epoch=epoch, commit=begun.commit)
@@ -114,8 +118,8 @@ def rejoin(git: Git, where: Where, *, team: str, task: str, epoch: int, head: st
 
 def drop(git: Git, *, team: str, task: str, epoch: int, keep: str | None = None) -> None:
     """Forget what was merged into the worktree last; keep: the state that it is written down as instead."""
-    record = git.run("rev-parse", joined_ref(team, task, epoch))
-    nothing = git.commit_tree(git.run("rev-parse", f"{record}^{{tree}}"), [], "forgotten")
+    record = git.run("rev-parse", "--verify", END, joined_ref(team, task, epoch))
+    nothing = git.commit_tree(git.run("rev-parse", "--verify", END, f"{record}^{{tree}}"), [], "forgotten")
     for state, commit in ((keep, record), ("joining", nothing), ("joined", nothing)):
         if state is not None:
             ref = joined_ref(team, task, epoch, state)
@@ -129,10 +133,10 @@ def undone(git: Git, *, team: str, task: str, epoch: int, tree: str, head: str) 
     """
 
     def differ(one: str, other: str) -> set[str]:
-        names = git.run("diff-tree", "-r", "--no-renames", "--name-only", "-z", one, other)
+        names = git.run("diff-tree", "-r", "--no-renames", "--name-only", "-z", END, one, other)
         return {each for each in names.split("\0") if each}
 
-    record = git.run("rev-parse", joined_ref(team, task, epoch))
+    record = git.run("rev-parse", "--verify", END, joined_ref(team, task, epoch))
     merged = joined(git, team=team, task=task, epoch=epoch)
     brought = differ(f"{record}^1", record) - set(merged.conflicts if merged is not None else ())
     kept = brought - differ(tree, record)
@@ -142,8 +146,8 @@ def undone(git: Git, *, team: str, task: str, epoch: int, tree: str, head: str) 
 
 def merge_tree(git: Git, ours: str, theirs: str) -> tuple[str, tuple[str, ...], str]:
     """The merge of two commits as a tree, the files in conflict (marked in the tree), and what git says of them."""
-    argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", "--end-of-options", ours, theirs)
-    found, attributes = git.call("cat-file", "blob", f"{ours}:.gitattributes", ok=(0, 128))
+    argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--messages", END, ours, theirs)
+    found, attributes = git.call("cat-file", "blob", END, f"{ours}:.gitattributes", ok=(0, 128))
     with tempfile.NamedTemporaryFile() as file:  # without a worktree git does not see them
         if found == 0:
             file.write(os.fsencode(attributes + "\n"))
@@ -169,9 +173,12 @@ def conflict_marks(root: Path, names: tuple[str, ...]) -> list[str]:
     """Those of the files that still have lines with conflict marks."""
     left = []
     for name in names:
-        path = root / name
-        if path.is_symlink() or not path.is_file():
+        try:
+            handle = files.open_below(root, Path(name).parts)  # a folder of it may be a link to elsewhere by now
+        except OSError:
             continue
-        if any(line.startswith(MARKS) for line in path.read_bytes().split(b"\n")):
-            left.append(name)
+        with os.fdopen(handle, "rb") as file:
+            regular = stat.S_ISREG(os.fstat(handle).st_mode)
+            if regular and any(line.startswith(MARKS) for line in file):
+                left.append(name)
     return left

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from coterie import files
 from coterie.errors import EnvironmentFault, Refused
 from coterie.worktrees.errors import NotBound, Unmergeable
-from coterie.worktrees.git import ZERO, Git, Where, leads_to
+from coterie.worktrees.git import END, ZERO, Git, Where, leads_to
 from coterie.worktrees.joining import Joined, conflict_marks, drop, join, joined, joined_ref, joining, rejoin, undone
 from coterie.worktrees.locks import PATIENCE, drop_locks, drop_ref_locks
 from coterie.worktrees.mending import lead_back, mend, mend_index
@@ -25,6 +25,7 @@ from coterie.worktrees.registry import Registry, drop_merge_state, holders, read
 from coterie.worktrees.repository import Repository
 from coterie.worktrees.survey import Worktree, changed, survey
 from coterie.worktrees.trees import Snapshot, clear_submodules, drop_temporary, hidden, snapshot, tree_of
+from coterie.worktrees.waiting import remove_pipes
 
 __all__ = ["Keeper", "Opened"]
 
@@ -151,7 +152,7 @@ class Keeper:
         # git writes the index when all the files are there; one that an assignment had is mended, its files are work
         if not (where.metadata / "index").exists() and not reads(where.metadata / "HEAD").startswith("ref: "):
             self._drop_locks(where)
-            self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
+            self.git.run("read-tree", "--reset", "-u", END, commit, where=where, timeout=600)
         return self._mended(where)
 
     def _mended(self, where: Where) -> Where:
@@ -218,7 +219,7 @@ class Keeper:
         if merged is None and carry is not None and self.git.resolve(carry) is not None:
             merged = join(self.git, where, team=self.team, task=task, epoch=epoch, commit=carry)
         # last: a worktree that is on its branch is ready
-        self.git.run("symbolic-ref", "-m", f"coterie: open {task}", "HEAD", ref, where=where)
+        self.git.run("symbolic-ref", "-m", f"coterie: open {task}", END, "HEAD", ref, where=where)
         conflicts = merged.conflicts if merged is not None else ()
         return Opened(path=where.path, branch=branch, base=base, snapshot=kept, conflicts=conflicts)
 
@@ -229,10 +230,11 @@ class Keeper:
         """
         self._drop_locks(where)
         drop_merge_state(where)
+        remove_pipes(where)
         if hidden(self.git, where):
             (where.metadata / "index").unlink()
-        self.git.run("read-tree", "--reset", "-u", commit, where=where, timeout=600)
-        self.git.run("update-ref", "--no-deref", "-m", "coterie: detach", "HEAD", commit, where=where)
+        self.git.run("read-tree", "--reset", "-u", END, commit, where=where, timeout=600)
+        self.git.run("update-ref", "--no-deref", "-m", "coterie: detach", END, "HEAD", commit, where=where)
         self.git.run("clean", "-ffdxq" if ignored_too else "-ffdq", where=where, timeout=600)
         clear_submodules(self.git, where)
 
@@ -279,7 +281,7 @@ class Keeper:
             new = self.git.commit_tree(tree, parents, message, author=author)
             self.git.update_ref(ref, new, head)
             head = new
-        self.git.run("read-tree", "--reset", head, where=where)  # what is the same keeps its times
+        self.git.run("read-tree", "--reset", END, head, where=where)  # what is the same keeps its times
         drop_merge_state(where)
         unchanged = {self._tree(base)}
         if merged is not None and merged.commit != base and self.git.is_ancestor(merged.commit, self.integration):
@@ -302,7 +304,7 @@ class Keeper:
         )
 
     def _tree(self, commit: str) -> str:
-        return self.git.run("rev-parse", "--verify", "--end-of-options", f"{commit}^{{tree}}")
+        return self.git.run("rev-parse", "--verify", END, f"{commit}^{{tree}}")
 
     # ------------------------------------------------------------ merging into a worktree
 

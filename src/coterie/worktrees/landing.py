@@ -14,11 +14,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import Refused
-from coterie.worktrees.git import ZERO, Git, GitError, Where
+from coterie.worktrees.git import END, ZERO, Git, GitError, Where
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.places import integration_ref
 from coterie.worktrees.registry import holders
 from coterie.worktrees.repository import Repository
+from coterie.worktrees.trees import NO_SUBMODULES
 
 __all__ = ["Landing", "LandingKind", "land", "plan_land"]
 
@@ -98,9 +99,9 @@ def _short(ref: str) -> str:
 def _said(git: Git, landing: Landing, tip: str) -> Landing:
     """With the commits and files that come."""
     assert landing.new is not None
-    line = git.run("log", "--first-parent", "--reverse", "-z", "--format=%H%n%s", f"{landing.old}..{tip}", "--")
+    line = git.run("log", "--first-parent", "--reverse", "-z", "--format=%H%n%s", END, f"{landing.old}..{tip}", "--")
     pairs = (each.partition("\n") for each in line.split("\0") if each)
-    names = git.run("diff-tree", "-r", "--no-renames", "--name-only", "-z", landing.old, landing.new)
+    names = git.run("diff-tree", "-r", "--no-renames", "--name-only", "-z", END, landing.old, landing.new)
     return landing.model_copy(
         update={
             "commits": tuple((commit, subject) for commit, _, subject in pairs),
@@ -132,7 +133,7 @@ def land(
         return
     if _half_written(git, where, landing):
         _wait_for(where.metadata / "index.lock", patience)
-        git.run("read-tree", "--reset", "-u", landing.new, where=where, timeout=600)
+        git.run("read-tree", "--reset", "-u", END, landing.new, where=where, timeout=600)
         _move(git, where, landing)
         return
     _refuse_changes(git, where)
@@ -144,21 +145,21 @@ def land(
     if taken := _in_the_way(git, where, landing.old, landing.new):
         raise Refused(f"ignored files of yours would be overwritten ({taken}): move them away. Nothing was changed")
     _wait_for(where.metadata / "index.lock", patience)
-    tree = git.run("rev-parse", f"{landing.new}^{{tree}}")
+    tree = git.run("rev-parse", "--verify", END, f"{landing.new}^{{tree}}")
     begun = git.commit_tree(tree, [landing.old], "landing")
     git.update_ref(landing.mark, begun, git.resolve(landing.mark) or ZERO)
     # two-way: files of the checkout are updated first, refused by git where one would be overwritten
-    git.run("read-tree", "-m", "-u", landing.old, landing.new, where=where, timeout=600)
+    git.run("read-tree", "-m", "-u", END, landing.old, landing.new, where=where, timeout=600)
     try:
         _move(git, where, landing)
     except GitError as error:
-        git.run("read-tree", "-m", "-u", landing.new, landing.old, where=where, timeout=600)
+        git.run("read-tree", "-m", "-u", END, landing.new, landing.old, where=where, timeout=600)
         raise Refused(f"{landing.target} moved meanwhile: try again. Nothing was changed ({error})") from None
 
 
 def _move(git: Git, where: Where, landing: Landing) -> None:
     assert landing.new is not None
-    git.run("update-ref", "-m", "coterie land", landing.target, landing.new, landing.old, where=where)
+    git.run("update-ref", "-m", "coterie land", END, landing.target, landing.new, landing.old, where=where)
 
 
 def _refuse_changes(git: Git, where: Where) -> None:
@@ -180,9 +181,9 @@ def _half_landed(git: Git, where: Where, landing: Landing) -> bool:
     """Whether a landing was killed after the files and before the branch: all that is left is to move that."""
     assert landing.new is not None
     ok = (0, 1)
-    if git.call("diff-index", "--cached", "--quiet", landing.new, "--", where=where, ok=ok)[0] != 0:
+    if git.call("diff-index", "--cached", "--quiet", END, landing.new, "--", where=where, ok=ok)[0] != 0:
         return False
-    if git.call("diff-index", "--cached", "--quiet", landing.old, "--", where=where, ok=ok)[0] == 0:
+    if git.call("diff-index", "--cached", "--quiet", END, landing.old, "--", where=where, ok=ok)[0] == 0:
         return False  # a commit that changes no file
     _refuse_moved(git, where, landing)
     return all(line[1] == " " for line in _changes(git, where))
@@ -192,11 +193,11 @@ def _half_written(git: Git, where: Where, landing: Landing) -> bool:
     """Whether a landing was killed while it wrote the files: the checkout was clean then, and all that differs in it
     now is what that landing writes, whole or cut off."""
     assert landing.new is not None
-    tree = git.run("rev-parse", f"{landing.new}^{{tree}}")
-    if git.call("log", "-1", "--format=%T %P", landing.mark, "--", ok=(0, 128))[1] != f"{tree} {landing.old}":
+    tree = git.run("rev-parse", "--verify", END, f"{landing.new}^{{tree}}")
+    if git.call("log", "-1", "--format=%T %P", END, landing.mark, "--", ok=(0, 128))[1] != f"{tree} {landing.old}":
         return False
     _refuse_moved(git, where, landing)
-    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all")
+    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=all", NO_SUBMODULES)
     lines = git.run("status", *flags, "--", ".", ":(exclude).coterie", where=where).split("\0")
     names = [line[3:] for line in lines if line]
     return bool(names) and all(_is_written(git, where, landing.new, name) for name in names)
@@ -205,7 +206,7 @@ def _half_written(git: Git, where: Where, landing: Landing) -> bool:
 def _is_written(git: Git, where: Where, commit: str, name: str) -> bool:
     """Whether a file is as the commit has it, as far as it goes."""
     path = where.path / name
-    code, text = git.call("cat-file", "--filters", f"{commit}:{name}", where=where, ok=(0, 128))
+    code, text = git.call("cat-file", "--filters", END, f"{commit}:{name}", where=where, ok=(0, 128))
     if code != 0 or not os.path.lexists(path):
         return not os.path.lexists(path)  # removed, whether that came first or was all
     found = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
@@ -214,7 +215,7 @@ def _is_written(git: Git, where: Where, commit: str, name: str) -> bool:
 
 def _changes(git: Git, where: Where) -> list[str]:
     """Lines of `git status`; `.coterie` does not count, whatever the repository's ignore rules say of it."""
-    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=normal")
+    flags = ("--porcelain", "-z", "--no-renames", "--untracked-files=normal", NO_SUBMODULES)
     said = git.run("status", *flags, "--", ".", ":(exclude).coterie", where=where)
     return [line for line in said.split("\0") if line]
 
@@ -230,8 +231,8 @@ def _wait_for(lock: Path, patience: float) -> None:
 
 def _in_the_way(git: Git, where: Where, old: str, new: str) -> str:
     """Untracked files of the checkout where the landing would write: git takes ignored ones for worthless."""
-    added = git.run("diff-tree", "-r", "--no-renames", "--diff-filter=A", "--name-only", "-z", old, new)
-    tracked = set(git.run("ls-tree", "-r", "--name-only", "-z", old).split("\0"))
+    added = git.run("diff-tree", "-r", "--no-renames", "--diff-filter=A", "--name-only", "-z", END, old, new)
+    tracked = set(git.run("ls-tree", "-r", "--name-only", "-z", END, old).split("\0"))
     found: set[str] = set()
     for name in filter(None, added.split("\0")):
         there = [part for part in (Path(name), *Path(name).parents[:-1]) if os.path.lexists(where.path / part)]

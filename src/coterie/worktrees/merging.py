@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import Refused
-from coterie.worktrees.git import Git
+from coterie.worktrees.git import END, Git
 from coterie.worktrees.joining import merge_tree
 from coterie.worktrees.keeper import Keeper
 from coterie.worktrees.places import branch_of
@@ -63,7 +63,7 @@ class Merger:
         tree, names, said = merge_tree(self.git, tip, head)
         parts = [said] if said else []
         for name in names[:20]:
-            code, text = self.git.call("cat-file", "blob", f"{tree}:{name}", ok=(0, 128))
+            code, text = self.git.call("cat-file", "blob", END, f"{tree}:{name}", ok=(0, 128))
             if code == 0 and "\0" not in text[:8000]:
                 parts.append(f"--- {name} (both sides marked) ---\n{_around_marks(text)}")
         return Merge(tree=tree, conflicts=tuple(Conflict(path=name) for name in names), output="\n".join(parts))
@@ -105,7 +105,9 @@ class Merger:
         """What the queue has merged since `base`, oldest first, by the trailers of its commits."""
         # NUL is the one character that no message has
         format = "--format=%H%x00%P%x00%an%x00%B"
-        said = self.git.run("log", "--first-parent", "--reverse", "-z", format, f"{base}..{self.keeper.tip()}", "--")
+        said = self.git.run(
+            "log", "--first-parent", "--reverse", "-z", format, END, f"{base}..{self.keeper.tip()}", "--"
+        )
         fields = said.split("\0")
         found = []
         for commit, parents, author, body in zip(*(fields[number::4] for number in range(4)), strict=False):
@@ -127,6 +129,10 @@ class Merger:
             )
         return found
 
+    def diff_of(self, commit: str) -> str:
+        """What a commit of the queue changed."""
+        return self.git.run("diff", "--no-ext-diff", "--no-textconv", END, f"{commit}^1", commit, "--")
+
     def diff(self, base: str, *, task: str | None = None, epoch: int | None = None) -> str:
         """What changed since `base`: on the integration branch, or on the branch of one assignment."""
         end = self.keeper.integration
@@ -134,7 +140,7 @@ class Merger:
             end = f"refs/heads/{branch_of(self.team, task, epoch)}"
             if self.git.resolve(end) is None:
                 raise Refused(f"{task} has no branch yet: nothing has been handed in")
-        return self.git.run("diff", "--no-ext-diff", "--no-textconv", f"{base}...{end}", "--")
+        return self.git.run("diff", "--no-ext-diff", "--no-textconv", END, f"{base}...{end}", "--")
 
 
 def _trailers(body: str) -> dict[str, str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import EnvironmentFault, UsageError
-from coterie.worktrees.git import Git
+from coterie.worktrees.git import END, Git
 from coterie.worktrees.registry import checkouts, holders
 from coterie.worktrees.repository import Repository, init_empty
+from coterie.worktrees.trees import NO_SUBMODULES
 
 __all__ = ["branch_of", "integration_ref", "prepare", "refuse_foreign_state", "state_root", "uncommitted"]
 
@@ -35,7 +36,14 @@ def uncommitted(repository: Repository, branch: str | None) -> list[str]:
     """
     where = next(iter(holders(repository, branch) if branch is not None else ()), repository.here)
     said = Git(repository.common_dir).run(
-        "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal", where=where, timeout=600
+        "status",
+        "--porcelain",
+        "-z",
+        "--no-renames",
+        "--untracked-files=normal",
+        NO_SUBMODULES,
+        where=where,
+        timeout=600,
     )
     return [each[3:] for each in said.split("\0") if each]
 
@@ -76,7 +84,7 @@ def refuse_foreign_state(repository: Repository) -> None:
     home = repository.root / ".coterie"
     if home.is_symlink() or (home.exists() and not home.is_dir()):
         raise UsageError(f"{home} is a link or a file: a run keeps its state in a folder there, move it away")
-    if Git(repository.common_dir).run("ls-tree", repository.head, "--", ".coterie"):
+    if Git(repository.common_dir).run("ls-tree", END, repository.head, "--", ".coterie"):
         raise UsageError(f"{home} is part of the repository's commits: take it out first (git rm -r --cached .coterie)")
 
 
@@ -90,7 +98,7 @@ def prepare(repository: Repository, team: str) -> None:
         if git.resolve(ref) is not None:
             name = ref.removeprefix("refs/heads/")
             raise UsageError(f"the branch {name!r} exists, so no branch can be below it: rename it (git branch -m)")
-    taken = git.run("for-each-ref", "--count=1", "--format=%(refname)", f"refs/heads/coterie/{team}/")
+    taken = git.run("for-each-ref", "--count=1", "--format=%(refname)", END, f"refs/heads/coterie/{team}/")
     if taken:
         raise UsageError(f"the branch {taken.removeprefix('refs/heads/')!r} exists already: take another --team name")
     refuse_foreign_state(repository)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from coterie import files
 from coterie.worktrees.git import Where, place_of
 from coterie.worktrees.repository import Repository
 
@@ -94,10 +96,10 @@ def drop_merge_state(where: Where) -> None:
 
 
 def reads(path: Path) -> str:
-    """What a small file says, without the white space around it; nothing where it cannot be read."""
+    """What a small file says, without the white space around it; nothing where it cannot be read, or is no file."""
     try:
-        return path.read_text(encoding="utf-8", errors="surrogateescape").strip()
-    except OSError:
+        return os.fsdecode(files.read_bytes(path)).strip()
+    except (OSError, files.Unreadable):
         return ""
 
 

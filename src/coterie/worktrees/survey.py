@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from coterie.worktrees.git import Git, Where
 from coterie.worktrees.registry import Registry, reads
 from coterie.worktrees.trees import NO_SUBMODULES
+from coterie.worktrees.waiting import refuse_pipes
 
 __all__ = ["Worktree", "changed", "survey"]
 
@@ -67,6 +68,7 @@ def _lacks(metadata: Path, path: Path, head: str) -> str:
 
 def changed(git: Git, where: Where) -> list[str]:
     """The files that differ from HEAD, untracked ones too, ignored ones not."""
+    refuse_pipes(where)
     flags = ("--porcelain=v1", "-z", "--no-renames", "--untracked-files=normal", NO_SUBMODULES)
     said = git.run("status", *flags, where=where, timeout=600)
     return [line[3:] for line in said.split("\0") if line]

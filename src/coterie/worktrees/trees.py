@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict
 
 from coterie import files
 from coterie.worktrees.errors import Unmergeable
-from coterie.worktrees.git import ZERO, Git, Where
+from coterie.worktrees.git import END, ZERO, Git, Where
+from coterie.worktrees.waiting import remove_pipes
 
 __all__ = [
     "NO_SUBMODULES",
@@ -78,6 +79,7 @@ def tree_of(git: Git, where: Where, *, nested_as_files: bool) -> str:
     `nested_as_files` stored as plain files without its `.git`; so are files in a submodule that is not checked out.
     A submodule that is checked out counts as the commit it is at. git is never run in it: its settings are anybody's.
     """
+    remove_pipes(where)
     with _index(where) as index:
         there = [each for each in hidden(git, where, index) if os.path.lexists(where.path / each)]
         if there:
@@ -116,7 +118,7 @@ def tree_of(git: Git, where: Where, *, nested_as_files: bool) -> str:
             # seen from its own top a repository's `.git` is passed over, as anybody's is
             inner = Where(metadata=where.metadata, path=where.path / path)
             tree = _plain(git, inner)
-            git.run("read-tree", f"--prefix={path}/", tree, where=where, index=index)
+            git.run("read-tree", f"--prefix={path}/", END, tree, where=where, index=index)
         return git.run("write-tree", where=where, index=index)
 
 
@@ -131,7 +133,7 @@ def _plain(git: Git, where: Where) -> str:
         git.run(*argv, where=where, index=path, timeout=600, stdin=_listed(paths))
         for each in nested:
             tree = _plain(git, Where(metadata=where.metadata, path=where.path / each))
-            git.run("read-tree", f"--prefix={each}/", tree, where=where, index=path)
+            git.run("read-tree", f"--prefix={each}/", END, tree, where=where, index=path)
         return git.run("write-tree", where=where, index=path)
     finally:
         for left in (path, path.with_name(path.name + ".lock")):
@@ -171,15 +173,15 @@ def snapshot(git: Git, where: Where, *, team: str, label: str) -> Snapshot | Non
     """
     head = git.run("rev-parse", "HEAD", where=where)
     tree = tree_of(git, where, nested_as_files=True)
-    if tree == git.run("rev-parse", f"{head}^{{tree}}"):
+    if tree == git.run("rev-parse", "--verify", END, f"{head}^{{tree}}"):
         return None
-    changed = git.run("diff-tree", "-r", "--name-only", "-z", "--no-ext-diff", head, tree)
+    changed = git.run("diff-tree", "-r", "--name-only", "-z", "--no-ext-diff", END, head, tree)
     names = tuple(each for each in changed.split("\0") if each)
     left = ignored(git, where)
     listed = "\n".join(["Changed:", *names[:1000], "", "Ignored, not kept:", *left])
     refs = f"refs/coterie/{team}/rescue/"
     prefix = f"{refs}{label}/"
-    kept = git.run("for-each-ref", "--format=%(refname) %(objectname) %(tree) %(parent)", refs)
+    kept = git.run("for-each-ref", "--format=%(refname) %(objectname) %(tree) %(parent)", END, refs)
     lines = [line.split(" ") for line in kept.split("\n") if line]
     for ref, commit, *content in lines:
         if content == [tree, head]:
