@@ -226,22 +226,22 @@ BREAKS = [
     Break(
         "the start of a call is not journaled",
         "teammates/loop.py",
-        "            if not again:\n                started()\n",
+        "                    if not again:\n                        started()\n",
         "",
         "crash: desk: lead: send_message",
     ),
     Break(
         "the key of a call is another one after a restart",
         "teammates/loop.py",
-        '        key = f"{member.instance}/{answer.seq}/{index}"\n',
-        '        key = f"{member.instance}/{answer.seq}/{index}/{again}"\n',
+        "        key = self.key(answer, index)\n",
+        '        key = f"{self.key(answer, index)}/{again}"\n',
         "crash: desk: lead: send_message",
     ),
     Break(
         "an interrupted call is not made again",
         "teammates/loop.py",
-        "            elif tool is not None and tool.repeats:",
-        "            elif tool is not None and tool.name == '':",
+        "(tool is not None and tool.repeats) if began",
+        "(tool is not None and tool.name == '') if began",
         "crash: desk: lead: create_tasks",
     ),
     Break(

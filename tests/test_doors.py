@@ -15,6 +15,8 @@ DOORS = {
     "filelock": "files/locks.py",
     "genai_prices": "teammates/prices.py",
     "git": "worktrees/git.py",
+    "tree_sitter": "teammates/permissions/shell.py",
+    "tree_sitter_bash": "teammates/permissions/shell.py",
 }
 WRITERS = {
     "demo/sample/__init__.py": "lays out the sample repository, which is no state of ours",

@@ -140,14 +140,14 @@ def test_a_question_owes_a_notice_and_an_answer(team) -> None:
     assert (answer.kind, answer.sender, answer.body.text, answer.body.request) == ("answer", "human", "blue", "R1")
 
 
-def test_a_permission_that_lapsed_tells_who_asked(team) -> None:
+def test_a_permission_owes_the_person_a_notice_and_its_asker_no_mail_since_the_call_waits_for_the_answer(team) -> None:
     request = team.requests.ask_permission(
         sender="ada", sender_instance="ada#1", to="human", text="make install", deadline_s=1
     )
+    assert owe(team, request) == ["R1/notice"]
     team.requests.let_lapse("R1")
-    assert owe(team, request) == ["R1/decision"]
-    (decision,) = team.mailbox.waiting("ada")
-    assert (decision.sender, decision.body.decision) == ("runtime", "rejected")
+    assert owe(team, request) == []
+    assert [each.kind for each in team.mailbox.waiting("human")] == ["notice"] and not team.mailbox.waiting("ada")
 
 
 def test_the_person_is_not_notified_of_their_own_edit_but_the_lead_hears_the_outcome(team) -> None:

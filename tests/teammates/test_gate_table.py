@@ -1,25 +1,44 @@
-"""The gate: every effect in every state of plan and assignment."""
+"""The gate: every effect in every state of role, plan, assignment, sandbox, rules and a person's answer."""
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
-import pytest
-
-from coterie.lead.tools import LEAD_TOOLS
-from coterie.teammates.gate import Holding, PlanState, refusal
+from coterie.lead.tools import LEAD_COMMANDS, LEAD_TOOLS
+from coterie.teammates.gate import Facts, Holding, Leave, PlanState, Way, rule
+from coterie.teammates.permissions import Say, Verdict
 from coterie.teammates.tool import Effect
 from coterie.teammates.tools import TEAMMATE_TOOLS
 
-OPEN = {(Effect.CHANGES, plan, Holding.CURRENT) for plan in (PlanState.NOT_NEEDED, PlanState.APPROVED)}
+PLAN_OWED = {PlanState.MISSING, PlanState.SUBMITTED, PlanState.REJECTED, PlanState.UNSOUND}
+AXES = (Effect, ("lead", "teammate"), PlanState, Holding, (False, True), (False, True), Say, Leave)
 
 
-@pytest.mark.parametrize(("effect", "plan", "holding"), list(itertools.product(Effect, PlanState, Holding)))
-def test_only_a_current_assignment_with_no_plan_owed_may_be_changed(
-    effect: Effect, plan: PlanState, holding: Holding
-) -> None:
-    free = effect is not Effect.CHANGES or (effect, plan, holding) in OPEN
-    assert (refusal(effect, plan, holding) is None) is free
+def expected(facts: Facts) -> tuple[Way, bool]:
+    """The contract again, in its own words: how a call may act, and whether kept from writing."""
+    changes = facts.effect is Effect.CHANGES
+    nothing_may_change = changes and (facts.role == "lead" or facts.plan in PLAN_OWED)
+    no_place = changes and facts.role == "teammate" and facts.holding is not Holding.CURRENT
+    kept = nothing_may_change and facts.runs and facts.read_only
+    if no_place or (nothing_may_change and not kept) or facts.verdict.say is Say.DENY:
+        return Way.SHUT, False
+    if facts.verdict.say is Say.ASK and facts.leave is Leave.REFUSED:
+        return Way.SHUT, False
+    if facts.verdict.say is Say.ASK and facts.leave is not Leave.GIVEN:
+        return Way.ASK, kept
+    return (Way.READ_ONLY if kept else Way.FREE), kept
+
+
+def test_the_whole_table_is_the_contract() -> None:
+    ways: Counter[Way] = Counter()
+    for effect, role, plan, holding, runs, read_only, say, leave in itertools.product(*AXES):
+        facts = Facts(effect, role, plan, holding, runs, read_only, Verdict(say, "a rule"), leave)
+        ruling = rule(facts)
+        assert (ruling.way, ruling.read_only) == expected(facts), facts
+        assert ruling.why or ruling.way is Way.FREE, facts
+        ways[ruling.way] += 1
+    assert sum(ways.values()) == 3 * 2 * 6 * 5 * 2 * 2 * 4 * 4 and set(ways) == set(Way)
 
 
 def test_the_tools_declare_the_effects_of_the_contract() -> None:
@@ -28,6 +47,7 @@ def test_the_tools_declare_the_effects_of_the_contract() -> None:
     assert changes == {"bash", "write_file", "edit_file", "sync"}
     assert reads == {"read_file", "glob", "grep", "list_tasks", "get_task"}
     assert not any(tool.effect is Effect.CHANGES for tool in LEAD_TOOLS.values()), "the lead does not edit"
+    assert set(LEAD_COMMANDS) == {"bash"} == {name for name, tool in TEAMMATE_TOOLS.items() if tool.runs}
 
 
 def test_the_arguments_are_those_of_the_contract() -> None:

@@ -9,12 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from coterie.console.door import complain
+from coterie.console.door import complain, expect_a_person
 from coterie.console.options import (
     CONTEXT,
+    Allow,
     Approver,
+    Ask,
     BaseUrl,
     Checks,
+    Deny,
     Json,
     MaxTokens,
     MaxUsd,
@@ -33,6 +36,10 @@ from coterie.console.options import (
 from coterie.console.task_app import task_app
 from coterie.errors import UsageError
 
+LOOKING = frozenset(
+    {"board", "config", "demo", "diff", "doctor", "inbox", "log", "mail", "review", "show", "team", "why"}
+)
+"""The commands that change nothing of a team unless they are told to. All others are a person's."""
 _PLAIN = {"rich_markup_mode": None, "add_completion": False, "pretty_exceptions_enable": False}
 _HELP = {"context_settings": CONTEXT}
 app = typer.Typer(
@@ -74,8 +81,10 @@ def _top(
 
         print(f"coterie {__version__}")
         raise typer.Exit(0)
+    word = ctx.invoked_subcommand
+    if word is not None and word not in LOOKING:
+        expect_a_person()
     if team is not None:
-        word = ctx.invoked_subcommand
         if word == "demo":
             raise UsageError("--team: the demo has a team of its own, leave it out")
         if word is not None:  # said before the command it means the same as after it, where it would win
@@ -95,6 +104,9 @@ def run_(
     plans: Plans = None,
     splits: Splits = None,
     checks: Checks = None,
+    allow: Allow = None,
+    ask: Ask = None,
+    deny: Deny = None,
     model: Model = None,
     base_url: BaseUrl = None,
     max_usd: MaxUsd = None,
@@ -107,7 +119,10 @@ def run_(
     """Start a team on a goal in this repository."""
     from coterie.console import running
 
-    given = _given(teammates, approver, plans, splits, checks, model, base_url, max_usd, max_tokens)
+    given = _given(
+        teammates=teammates, approver=approver, plans=plans, splits=splits, checks=checks, model=model,
+        base_url=base_url, max_usd=max_usd, max_tokens=max_tokens, allow=allow, ask=ask, deny=deny,
+    )  # fmt: skip
     unsafe = running.Unsafe(no_sandbox=unsafe_no_sandbox, network_files=unsafe_network_files)
     return running.start(goal, team=team, given=given, unsafe=unsafe, output=output_format)
 
@@ -120,6 +135,9 @@ def resume(
     plans: Plans = None,
     splits: Splits = None,
     checks: Checks = None,
+    allow: Allow = None,
+    ask: Ask = None,
+    deny: Deny = None,
     model: Model = None,
     base_url: BaseUrl = None,
     max_usd: MaxUsd = None,
@@ -132,7 +150,10 @@ def resume(
     """Go on with a team that was stopped, interrupted or killed."""
     from coterie.console import running
 
-    given = _given(teammates, approver, plans, splits, checks, model, base_url, max_usd, max_tokens)
+    given = _given(
+        teammates=teammates, approver=approver, plans=plans, splits=splits, checks=checks, model=model,
+        base_url=base_url, max_usd=max_usd, max_tokens=max_tokens, allow=allow, ask=ask, deny=deny,
+    )  # fmt: skip
     unsafe = running.Unsafe(no_sandbox=unsafe_no_sandbox, network_files=unsafe_network_files)
     return running.resume(team=team, given=given, unsafe=unsafe, output=output_format)
 
@@ -153,28 +174,9 @@ def join(
     return running.join(name, team=team, role=role, given=given, output=output_format)
 
 
-def _given(
-    teammates: str | None,
-    approver: str | None,
-    plans: str | None,
-    splits: str | None,
-    checks: list[str] | None,
-    model: str | None,
-    base_url: str | None,
-    max_usd: str | None,
-    max_tokens: str | None,
-) -> dict[str, Any]:
-    return {
-        "teammates": teammates,
-        "approver": approver,
-        "plans": plans,
-        "splits": splits,
-        "checks": checks or None,
-        "model": model,
-        "base_url": base_url,
-        "max_usd": max_usd,
-        "max_tokens": max_tokens,
-    }
+def _given(**given: Any) -> dict[str, Any]:
+    """The settings of the command line; an option that may be given several times and was not is None."""
+    return {name: None if value == [] else value for name, value in given.items()}
 
 
 @app.command()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coterie import files, lead, worktrees
 from coterie.console import places, shapes
-from coterie.console.door import complain, exit_code_of
+from coterie.console.door import complain, exit_code_of, expect_a_person
 from coterie.console.paint import Paper, print_json
 from coterie.errors import AlreadyRunning, CoterieError, EnvironmentFault, UsageError
 from coterie.teammates.events import Event
@@ -22,6 +22,8 @@ def doctor(team: str | None, json: bool, *, repair: bool) -> int:
 
     `AlreadyRunning` where a team is to be repaired that a living host runs: it repairs itself.
     """
+    if repair:
+        expect_a_person()
     machine = _machine(Path.cwd())
     roots = _teams(Path.cwd(), team)
     paper = Paper()

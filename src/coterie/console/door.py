@@ -83,6 +83,15 @@ def _dispatch(words: Sequence[str]) -> int:
     return run(words)
 
 
+def expect_a_person() -> None:
+    """Raise `Refused` where a command of a team started this: nothing is decided or steered from in there."""
+    from coterie.errors import Refused
+    from coterie.teammates.ancestry import command_above
+
+    if (why := command_above()) is not None:
+        raise Refused(f"this was started by a command of a team ({why}): only a person steers it, from outside of it")
+
+
 def _make_readable() -> None:
     """Characters that the output's encoding lacks become others instead of an error; a closed stream is no stream."""
     from coterie.console.paint import soften

@@ -34,7 +34,7 @@ _HAVE_EVENTS = frozenset(
     }
 )  # fmt: skip
 """Tools whose success has an event that says more (or nothing to say, for the list that `coterie team` shows)."""
-_WAITS = re.compile(r"in the queue: T\d+|plan R\d+ waits for \w+")
+_WAITS = re.compile(r"in the queue: T\d+|(?:plan|permission) R\d+ waits for \w+")
 _SAID_ELSEWHERE = re.compile(rf"^waiting: ({_WAITS.pattern})$|^idle: waits for the team$|: the team has finished$")
 _LONGEST = 160  # characters of a tool call, where no window cuts it
 

@@ -29,6 +29,11 @@ Checks = Annotated[
     list[str] | None,
     typer.Option("--checks", metavar="COMMAND", help="Must pass after every merge. May be given several times."),
 ]
+Allow = Annotated[
+    list[str] | None, typer.Option("--allow", metavar="RULE", help="What runs without asking: 'Bash(git status:*)'.")
+]
+Ask = Annotated[list[str] | None, typer.Option("--ask", metavar="RULE", help="What you are asked about each time.")]
+Deny = Annotated[list[str] | None, typer.Option("--deny", metavar="RULE", help="What is refused.")]
 Model = Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model of all members.")]
 BaseUrl = Annotated[str | None, typer.Option("--base-url", metavar="URL", help="A server with the Messages API.")]
 MaxUsd = Annotated[str | None, typer.Option("--max-usd", metavar="USD", help="Stop in order past this cost.")]

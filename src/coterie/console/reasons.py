@@ -136,6 +136,8 @@ class _Reasons:
             return f"coterie task release {task.id} --now"
         if task.wanted is not None:
             return ""
+        if (leave := self.permission(task)) is not None:
+            return leave
         plan = self.plan(task)
         if plan or owner.status in _ACTIVE:
             return plan
@@ -173,6 +175,15 @@ class _Reasons:
         before = f"after {', '.join(each.id for each in queue[:place])}" if place else "as the next"
         self.add(f"{task.id} is handed in and waits in the merge queue, {before}", task=task.id)
         return self.plan(task)
+
+    def permission(self, task: Task) -> str | None:
+        """What a call of its owner waits for, where a person is asked about one."""
+        for each in self.reading.plans(task.id):
+            if each.kind is RequestKind.PERMISSION and self.reading.standing(each) is Standing.SUBMITTED:
+                text = f"a call of {each.sender} waits for your leave ({each.id})"
+                self.add(text, task=task.id, request=each.id)
+                return f"coterie review {each.id}"
+        return None
 
     def plan(self, task: Task) -> str:
         """What the plan of a task waits for, where one is required and not approved."""

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from coterie import files
-from coterie.console import sources
+from coterie.console import places, sources
 from coterie.console.hidden import secrets_of
 from coterie.console.sources import DotEnv, Given, Layer
-from coterie.console.values import FIELDS, checked, unknown
+from coterie.console.values import FIELDS, RULES, checked, unknown
 from coterie.errors import CoterieError, KeyOrBilling, UsageError
 from coterie.teammates.settings import TeamSettings
 
@@ -29,7 +29,7 @@ RANK: Mapping[str, Sequence[Any]] = {
 }
 """The values of a setting, the loosest first."""
 MAY_CHANGE = ("approver", "plans", "splits", "teammates", "checks", "max_usd", "max_tokens", "model")
-"""What a resume may change, the base URL besides."""
+"""What a resume may change, the base URL and the permission rules besides."""
 NEVER_FROM_REPOSITORY = ("read_roots",)
 TIGHTENED_BY_FILES = ("approver", "plans", "splits", "checks", "max_usd", "max_tokens")
 
@@ -80,10 +80,13 @@ def load(
             for name, each in layer.items()
             if name not in kept
         ]
-        chosen |= kept
+        chosen |= {name: each for name, each in kept.items() if name not in RULES}
     chosen.pop("base_url", None)
     if url is not None:
         chosen["base_url"] = url
+    rules, more = _rules(folder, layers, variables)
+    notes += more
+    chosen |= rules
     values = {name: checked(name, each) for name, each in chosen.items()}
     origin = dict.fromkeys(FIELDS, "default") | {name: each.source for name, each in chosen.items()}
     _refuse_roots(values.get("read_roots", ()), folder, sources.state_folder(variables) / "coterie")
@@ -128,6 +131,15 @@ def load_for_resume(
                 values[name] = new
             origin[name] = each.source
             break
+    rules, more = _rules(folder, layers, variables)
+    notes += more
+    for name, each in rules.items():
+        # a file may ask and deny more than before; what runs without asking grows on the command line alone
+        known = checked(name, each) if name != "allow" else _said_now(layers, name)
+        if new := [rule for rule in known if rule not in values[name]]:
+            notes.append(f"{name}: {_said(new)} added ({each.source})")
+            values[name] = [*values[name], *new]
+            origin[name] = f"team.json; {each.source}"
     env = sources.dot_env(folder)
     key = _key(variables, env)
     url, more = _base_url([*layers[:2], _held_url(root, held, variables)], env, key)
@@ -179,6 +191,45 @@ def remember_base_url(root: Path, loaded: Loaded, variables: Mapping[str, str]) 
         files.write_json(path, {"schema": 1, "team": str(root), "base_url": url})
     except OSError:
         return
+
+
+def _rules(folder: Path, layers: Sequence[Layer], variables: Mapping[str, str]) -> tuple[Layer, list[str]]:
+    """The permission rules of all places together, and what is said of those that do not count.
+
+    A repository's own files can ask and deny. What they allow counts only where the person trusts that repository.
+    """
+    trusted = _places_of(folder) & set(sources.trusted(variables))
+    found: dict[str, Given] = {}
+    notes: list[str] = []
+    for name in RULES:
+        count: list[Given] = []
+        for each in (layer[name] for layer in layers if name in layer):
+            if name == "allow" and each.origin == "repository" and not trusted:
+                said = _said(checked(name, each))
+                notes.append(
+                    f"{each.source}: not used, since a repository cannot allow anything by itself: {said}. Where you "
+                    f'trust it, your own {sources.user_file(variables)} can say trusted = ["{folder}"]'
+                )
+            else:
+                count.append(each)
+        if count:
+            texts = dict.fromkeys(rule for each in count for rule in checked(name, each))
+            origin = count[0].origin if len(count) == 1 else "user"
+            found[name] = Given(list(texts), "; ".join(each.source for each in count), origin)
+    return found, notes
+
+
+def _places_of(folder: Path) -> set[Path]:
+    """A checkout, and the main one of its repository."""
+    try:
+        return {folder.resolve(), places.checkout(folder).main.resolve()}
+    except UsageError:  # no repository, which is told elsewhere
+        return {folder.resolve()}
+
+
+def _said_now(layers: Sequence[Layer], name: str) -> list[str]:
+    """What the command line says."""
+    return list(checked(name, layers[0][name])) if name in layers[0] else []
 
 
 def _held_url(root: Path, held: TeamSettings, variables: Mapping[str, str]) -> Layer:

@@ -16,6 +16,7 @@ from dotenv import dotenv_values
 from coterie.errors import UsageError
 
 Origin = Literal["command line", "environment", "repository", "user"]
+TRUSTED = "trusted"  # of the person's own file, and of no other place
 LIMIT = 1024 * 1024
 RESERVED_VARIABLES = frozenset({"COTERIE_COMMAND", "COTERIE_TRACEBACK"})
 
@@ -76,9 +77,24 @@ def repository(folder: Path) -> list[Layer]:
 
 
 def user(variables: Mapping[str, str]) -> Layer:
-    """The person's own file, `$XDG_CONFIG_HOME/coterie/config.toml`."""
-    path = config_folder(variables) / "coterie" / "config.toml"
-    return _layer(_read_toml(path), path, (), "user")
+    """The person's own file, `$XDG_CONFIG_HOME/coterie/config.toml`, without what only that file can say."""
+    path = user_file(variables)
+    return _layer({name: value for name, value in _read_toml(path).items() if name != TRUSTED}, path, (), "user")
+
+
+def user_file(variables: Mapping[str, str]) -> Path:
+    return config_folder(variables) / "coterie" / "config.toml"
+
+
+def trusted(variables: Mapping[str, str]) -> tuple[Path, ...]:
+    """The checkouts whose own files may loosen what the rules ask and deny, as the person's own file says."""
+    path = user_file(variables)
+    given = _read_toml(path).get(TRUSTED, [])
+    if not isinstance(given, list) or not all(isinstance(each, str) and each.startswith("/") for each in given):
+        found = json.dumps(given, default=str)[:100]
+        where = place_of(path, TRUSTED)
+        raise UsageError(f"{TRUSTED}: expected a list of absolute paths of repositories, found {found} ({where})")
+    return tuple(Path(each).resolve() for each in given)
 
 
 def config_folder(variables: Mapping[str, str]) -> Path:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from coterie import files, lead
 from coterie.console import places
+from coterie.console.door import expect_a_person
 from coterie.console.hidden import secrets_of
 from coterie.console.hosts import hosts
 from coterie.console.paint import Paper, one_line
 from coterie.console.reading import Reading, normal
 from coterie.console.sources import dot_env
 from coterie.errors import CoterieError, Refused, UsageError
-from coterie.mailbox import Note, Request, send_owed
+from coterie.mailbox import Note, Request, RequestKind, send_owed
 
 if TYPE_CHECKING:
     from coterie.teammates.team import Team
@@ -29,7 +30,11 @@ AT_ONCE = 0.01  # seconds: a deadline has to be above 0
 
 
 def open_team(name: str | None) -> Team:
-    """The rooms of the team that is meant. What a person types is kept as little as what a model says: no secret."""
+    """The rooms of the team that is meant, for a person.
+
+    What a person types is kept as little as what a model says: no secret.
+    """
+    expect_a_person()
     team: Team = lead.open_team(places.find_team(Path.cwd(), name))
     env: Mapping[str, str] = {}
     with contextlib.suppress(CoterieError):  # a .env that cannot be read stops nobody from stopping a team
@@ -69,7 +74,9 @@ def answer(identifier: str, text: str, name: str | None) -> int:
 def _named(request: Request) -> str:
     about = f" of {request.sender}"
     if request.task is not None:
-        about += f" for {request.task}, revision {request.revision}"
+        about += f" for {request.task}"
+    if request.kind is RequestKind.PLAN:
+        about += f", revision {request.revision}"
     return f"{request.id} ({request.kind}{about})"
 
 

@@ -18,6 +18,8 @@ from coterie.files import clean
 from coterie.teammates.settings import TeamSettings
 
 FIELDS = TeamSettings.model_fields
+RULES = ("allow", "ask", "deny")
+"""The settings that are permission rules. Those of all places count together."""
 
 
 def checked(name: str, given: Given) -> Any:
@@ -27,7 +29,33 @@ def checked(name: str, given: Given) -> Any:
         return None
     if not _fits(name, value):
         raise UsageError(f"{name}: expected {expected(name)}, found {_found(given.value)} ({given.source})")
+    if name in RULES and value:
+        _expect_rules(name, value, given.source)
     return float(value) if _kind(name) is float else value
+
+
+def _expect_rules(name: str, texts: list[str], source: str) -> None:
+    """`UsageError` for what is no permission rule, or names a tool that nobody has."""
+    from coterie.teammates.permissions import parse_rule  # only where there are rules: they cost time to import
+
+    for text in texts:
+        try:
+            rule = parse_rule(text, name)  # type: ignore[arg-type]  # RULES are its kinds
+        except UsageError as error:
+            raise UsageError(f"{name}: {error} ({source})") from None
+        known = _tools()
+        for each in rule.tools:
+            if each not in known:
+                near = difflib.get_close_matches(each, known, n=1, cutoff=0.5)
+                hint = f"did you mean {near[0]}?" if near else f"tools are {', '.join(sorted(known))}"
+                raise UsageError(f"{name}: {text!r}: there is no tool {clean(each, 60)!r}: {hint} ({source})")
+
+
+def _tools() -> frozenset[str]:
+    from coterie.lead.tools import LEAD_TOOLS
+    from coterie.teammates.tools import TEAMMATE_TOOLS
+
+    return frozenset({*LEAD_TOOLS, *TEAMMATE_TOOLS})
 
 
 def unknown(name: str, given: Given) -> UsageError:
@@ -48,6 +76,8 @@ def expected(name: str) -> str:
         return "a URL such as https://api.example.com"
     if name == "read_roots":
         return "a list of absolute paths of folders"
+    if name in RULES:
+        return "a list of permission rules"
     if kind is list:
         return "a list of commands"
     if kind is dict:
@@ -55,10 +85,11 @@ def expected(name: str) -> str:
     if kind is str:
         return "a text that is not empty"
     noun = "a whole number" if kind is int else "a number"
-    low, high = _bound(name, "ge"), _bound(name, "le")
+    low, high, above = _bound(name, "ge"), _bound(name, "le"), _bound(name, "gt")
+    if above is not None and high is not None:
+        return f"{noun} above {above}, at most {high}"
     if low is not None and high is not None:
         return f"{noun} from {low} to {high}"
-    above = _bound(name, "gt")
     return f"{noun} above {above}" if above is not None else noun
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from coterie import files
 from coterie.lead.ending import Ending
-from coterie.lead.tools import LEAD_TOOLS
+from coterie.lead.tools import LEAD_COMMANDS, LEAD_TOOLS
 from coterie.mailbox import Message
 from coterie.teammates.journal import Opened
 from coterie.teammates.member import Member, prompt
@@ -32,7 +32,8 @@ class Lead(Member):
     role: ClassVar[Literal["lead", "teammate"]] = "lead"
 
     def __init__(self, runtime: Runtime, record: MemberRecord, ending: Ending) -> None:
-        self.tools = LEAD_TOOLS
+        kept = runtime.commands.sandbox.read_only_possible
+        self.tools = {**LEAD_TOOLS, **LEAD_COMMANDS} if kept else LEAD_TOOLS
         self.ending = ending
         self._directory: Path | None = None
         super().__init__(runtime, record)
@@ -50,6 +51,7 @@ class Lead(Member):
             self.refresh()
             self.loop.deliver()
             self.loop.run()
+            self.runtime.commands.stop_all(self.instance)
             return True
         if self.record.status is not Status.IDLE:
             self.status(Status.IDLE, "waits for the team")

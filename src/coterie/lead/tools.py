@@ -9,13 +9,14 @@ from pydantic import Field
 
 from coterie.errors import Refused
 from coterie.files import check_name
-from coterie.mailbox import Note, send_owed
+from coterie.mailbox import Note, RequestKind, send_owed
+from coterie.teammates.approving import approver
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult, toolbox
-from coterie.teammates.tools import GET_TASK, GLOB, GREP, LIST_TASKS, READ_FILE, NewTasks
+from coterie.teammates.tools import BASH, GET_TASK, GLOB, GREP, LIST_TASKS, READ_FILE, NewTasks
 from coterie.teammates.tools.work import announce_split, create, graph_text
 
-__all__ = ["LEAD_TOOLS"]
+__all__ = ["LEAD_COMMANDS", "LEAD_TOOLS"]
 
 
 class CreateTasks(NewTasks):
@@ -58,7 +59,8 @@ class UpdateTask(Arguments):
 
 def _update(member: Any, given: UpdateTask, call: Call) -> str:
     settings: TeamSettings = member.runtime.settings
-    may_lower = settings.plans_in_force == "lead" and settings.approver != "human"
+    before = member.team.board.get(given.task_id)
+    may_lower = settings.plans_in_force == "lead" and approver(settings, before.scope) != "human"
     task = member.team.board.update(
         given.task_id,
         by=member.name,
@@ -68,7 +70,7 @@ def _update(member: Any, given: UpdateTask, call: Call) -> str:
         priority=given.priority,
         requires_plan=given.requires_plan,
         checks=given.checks,
-        may_lower_plan=may_lower and member.team.board.get(given.task_id).epoch == 0,
+        may_lower_plan=may_lower,  # … and it was never claimed, which the board looks at under its lock
         made_by=call.key,
     )
     if not task.made(call.key):
@@ -154,6 +156,11 @@ class Review(Arguments):
 
 
 def _review(member: Any, given: Review, call: Call) -> str:
+    asked = member.team.requests.get(given.request_id)
+    if asked.kind is RequestKind.PLAN and asked.open and asked.task is not None and given.decision == "approve":
+        settings: TeamSettings = member.runtime.settings
+        if approver(settings, member.team.board.get(asked.task).scope) == "human":
+            raise Refused(f"the human decides on {asked.id} now: that was changed after it was submitted")
     request = member.team.requests.decide(
         given.request_id,
         by=member.name,
@@ -253,6 +260,8 @@ def _finish(member: Any, given: Finish, call: Call) -> ToolResult:
     return ToolResult(f"the run ends ({'done' if exit_code == 0 else f'exit code {exit_code}'})", ends=True)
 
 
+LEAD_COMMANDS = toolbox(BASH)
+"""What the lead has besides where its commands can be kept from writing."""
 LEAD_TOOLS = toolbox(
     Tool("create_tasks", Effect.COORDINATES, CreateTasks, _create),
     Tool("update_task", Effect.COORDINATES, UpdateTask, _update),

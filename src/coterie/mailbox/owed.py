@@ -36,6 +36,8 @@ def owed(request: Request, standing: Standing) -> list[Owed]:
     """What a request owes as it stands: its notice while it waits, its outcome once it has one, nothing if stale."""
     if standing in (Standing.SUPERSEDED, Standing.VOID):
         return []
+    if request.kind is RequestKind.PERMISSION and not request.open:
+        return []  # the call that it was asked for is answered, and waits for that
     if standing is Standing.UNSOUND:
         return [_unsound(request)]
     if request.open:

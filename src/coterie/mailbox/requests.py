@@ -124,6 +124,7 @@ class Requests:
         deadline_s: float,
         task: str | None = None,
         epoch: int | None = None,
+        reason: str = "",
         made_by: str | None = None,
     ) -> Request:
         """Leave to do one thing. After `deadline_s` seconds the asking host calls `let_lapse`: silence means no."""
@@ -137,6 +138,7 @@ class Requests:
             task=task,
             epoch=epoch,
             deadline_s=rules.checked_deadline(deadline_s),
+            reason=reason,
         )
 
     def ask_question(
@@ -239,15 +241,21 @@ class Requests:
         kinds = (RequestKind.SHUTDOWN,)
         return self._move(identifier, kinds, status, by=by, by_instance=by_instance, text=reason, made_by=made_by)
 
-    def let_lapse(self, identifier: str, *, made_by: str | None = None) -> Request:
-        """Reject a permission that nobody answered in time."""
+    def let_lapse(
+        self,
+        identifier: str,
+        *,
+        reason: str = "nobody answered in time, which means no",
+        made_by: str | None = None,
+    ) -> Request:
+        """Reject a permission that nobody answered in time, or that nobody waits for any more."""
         return self._move(
             identifier,
             (RequestKind.PERMISSION,),
             RequestStatus.REJECTED,
             by="runtime",
             by_instance=None,
-            text="nobody answered in time, which means no",
+            text=reason,
             made_by=made_by,
         )
 
@@ -260,6 +268,13 @@ class Requests:
     def all(self) -> list[Request]:
         """Every request that can be read, in the order of the ids."""
         return self._shelf.all()
+
+    def made_for(self, key: str) -> Request | None:
+        """The request that was made by the call of this key; None if there is none, or its file cannot be read."""
+        try:
+            return self._shelf.read(found) if (found := self._shelf.made_for(key)) is not None else None
+        except (files.Unreadable, UnknownRequest):
+            return None
 
     def standing(self, request: Request) -> Standing:
         """What a request is worth now. One that was rejected stays so; only what could still count is superseded."""

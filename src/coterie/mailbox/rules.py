@@ -73,8 +73,9 @@ def unsound(request: Request) -> str:
 def refuse_decided(request: Request) -> None:
     """The first decision counts."""
     if not request.open:
+        why = f": {request.feedback}" if request.decided_by == "runtime" and request.feedback else ""
         raise AlreadyDecided(
-            f"{request.id} is already {request.status}, by {request.decided_by} at {request.decided_at}", request
+            f"{request.id} is already {request.status}, by {request.decided_by} at {request.decided_at}{why}", request
         )
 
 

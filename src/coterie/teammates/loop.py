@@ -5,12 +5,14 @@ Only here does an error become text for a model.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from coterie import files
 from coterie.errors import CoterieError, KeyOrBilling, Refused, UsageError
 from coterie.mailbox import Message, render_all
 from coterie.teammates.cancel import linked
+from coterie.teammates.dispatcher import StillAsked
 from coterie.teammates.journal import (
     Answered,
     Delivered,
@@ -215,8 +217,8 @@ class Loop:
                 self.result(block, ToolResult(text, is_error=True, ends=hopeless))
             elif why := self.interruption():
                 self.result(block, ToolResult(f"not executed: {why}", True))
-            else:
-                self.perform(answer, index, block)
+            elif not self.perform(answer, index, block):
+                return
         if not calls and answer.stop_reason in ("max_tokens", "pause_turn") and self.told("go on") < GO_ON:
             self.tell("go on", "Your answer was cut off at its limit: go on from there.")
         elif calls and self.open():
@@ -229,10 +231,11 @@ class Loop:
                 return cancel.reason
         return None
 
-    def perform(self, answer: Answered, index: int, block: dict[str, Any], again: bool = False) -> None:
-        """One call: checked, let through by the gate, journaled as started, acted, journaled with its result."""
+    def perform(self, answer: Answered, index: int, block: dict[str, Any], again: bool = False) -> bool:
+        """One call: let through, journaled as started, acted, journaled with its result; False if a person still decides
+        about it, since the team stops."""
         member = self.member
-        key = f"{member.instance}/{answer.seq}/{index}"
+        key = self.key(answer, index)
 
         def started(process: dict[str, Any] | None = None) -> None:
             self.journal.append(
@@ -244,12 +247,15 @@ class Loop:
                 raise BadArguments(f"{block['name']}: the arguments are not JSON: {answer.broken[block['id']][:200]}")
             tool = self.tool(block["name"])
             arguments = tool.parse(block["input"])
-            member.allow(tool)
-            if not again:
-                started()
-            with linked(member.runtime.stop.wanted, member.halt, member.urgent) as cancel, member.acting(tool, cancel):
-                given = tool.act(member, arguments, Call(block["id"], key, cancel, again, started))
+            with linked(member.runtime.stop.wanted, member.halt, member.urgent) as cancel:
+                call = Call(block["id"], key, cancel, again, started)
+                with member.dispatcher.let_through(tool, arguments, call) as call:
+                    if not again:
+                        started()
+                    given = tool.act(member, arguments, call)
             result = ToolResult(given) if isinstance(given, str) else given
+        except StillAsked:
+            return False
         except Exception as error:
             if files.shortage(error):
                 raise  # no result: it is done again once there is room, as after a restart
@@ -259,13 +265,12 @@ class Loop:
                 result = ToolResult(f"{block['name']} failed: {type(error).__name__}: {error}", is_error=True)
                 member.say("warning", f"the tool {block['name']} failed: {type(error).__name__}: {error}")
         if result.is_error and self.same_failures(block, result) >= TOO_MANY_FAILURES:
-            ended = (
-                f"{result.text}\n(this very call has failed {TOO_MANY_FAILURES} times in a row: your turn ends here)"
-            )
-            result = ToolResult(ended, is_error=True, ends=True)
+            ended = f"(this very call has failed {TOO_MANY_FAILURES} times in a row: your turn ends here)"
+            result = ToolResult(f"{result.text}\n{ended}", is_error=True, ends=True)
         self.result(block, result)
         if result.is_error:
             self.tell_of_repeats(block, key)
+        return True
 
     def tool(self, name: str) -> Tool:
         try:
@@ -294,16 +299,21 @@ class Loop:
             return
         records = self.journal.conversation()
         started = {each.call for each in records if isinstance(each, Started) and each.seq > answer.seq}
-        order = [block["id"] for block in answer.content if block.get("type") == "tool_use"]
+        order = tool_calls(answer)
         for block in calls:
+            index, began = order.index(block["id"]), block["id"] in started
             tool = self.member.tools.get(block["name"])
-            if block["id"] not in started:
-                self.result(block, ToolResult("not executed: the run was interrupted before this call began", True))
-            elif tool is not None and tool.repeats:
-                self.perform(answer, order.index(block["id"]), block, again=True)
-            else:
-                text = "interrupted: it may have taken effect, inspect first"
-                self.result(block, ToolResult(text, is_error=True))
+            if (tool is not None and tool.repeats) if began else self.member.dispatcher.asked(self.key(answer, index)):
+                if not self.perform(answer, index, block, again=began):
+                    return
+                continue
+            text = "interrupted: it may have taken effect, inspect first"
+            text = text if began else "not executed: the run was interrupted before this call began"
+            self.result(block, ToolResult(text, is_error=True))
+
+    def key(self, answer: Answered, index: int) -> str:
+        """What a call is told by, also after a restart."""
+        return f"{self.member.instance}/{answer.seq}/{index}"
 
     # ------------------------------------------------------------ what the records say
 
@@ -351,13 +361,9 @@ class Loop:
 
     def same_failures(self, block: dict[str, Any], result: ToolResult) -> int:
         """How often in a row this very call has failed in this very way, this time included."""
-        inputs: dict[str, Any] = {}
-        results: list[tuple[str, Any, str, bool]] = []
-        for record in self.journal.conversation():
-            _collect(record, inputs, results)
         this = (block["name"], block["input"], result.text, True)
         times = 1
-        for each in reversed(results):
+        for each in reversed(_results(self.journal.conversation())):
             if each != this:
                 break
             times += 1
@@ -365,10 +371,7 @@ class Loop:
 
     def tell_of_repeats(self, block: dict[str, Any], key: str) -> None:
         """Three identical failures in a row are told to the lead."""
-        inputs: dict[str, Any] = {}
-        results: list[tuple[str, Any, str, bool]] = []
-        for record in self.journal.conversation():
-            _collect(record, inputs, results)
+        results = _results(self.journal.conversation())
         last = results[-SAME_FAILURES:]
         if len(last) == SAME_FAILURES and all(each == last[0] for each in last) and last[0][3]:
             before = results[-SAME_FAILURES - 1 : -SAME_FAILURES]
@@ -385,8 +388,13 @@ def _capped(text: str) -> str:
     return f"{text[:half]}\n(… {len(text) - 2 * half} characters are left out …)\n{text[-half:]}"
 
 
-def _collect(record: Record, inputs: dict[str, Any], results: list[tuple[str, Any, str, bool]]) -> None:
-    if isinstance(record, Answered):
-        inputs.update({block["id"]: block["input"] for block in record.content if block.get("type") == "tool_use"})
-    elif isinstance(record, Finished):
-        results.append((record.tool, inputs.get(record.call), record.text, record.is_error))
+def _results(records: Sequence[Record]) -> list[tuple[str, Any, str, bool]]:
+    """The calls that have a result, in order: tool, arguments, text, whether it is an error."""
+    inputs: dict[str, Any] = {}
+    found = []
+    for record in records:
+        if isinstance(record, Answered):
+            inputs.update({block["id"]: block["input"] for block in record.content if block.get("type") == "tool_use"})
+        elif isinstance(record, Finished):
+            found.append((record.tool, inputs.get(record.call), record.text, record.is_error))
+    return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,12 +12,13 @@ from coterie import files
 from coterie.errors import CoterieError, EnvironmentFault, Refused
 from coterie.mailbox import Body, Event, Message, Report
 from coterie.teammates.cancel import Cancel
-from coterie.teammates.gate import Holding, PlanState, refusal
+from coterie.teammates.dispatcher import Dispatcher
+from coterie.teammates.gate import Holding, PlanState
 from coterie.teammates.journal import Answered, Ended, Journal, Opened, Spent, Undelivered
 from coterie.teammates.loop import Loop
 from coterie.teammates.roster import MemberRecord, Status, Tokens, dollars
 from coterie.teammates.team import Runtime
-from coterie.teammates.tool import Effect, Tool, ToolResult
+from coterie.teammates.tool import Tool, ToolResult
 
 __all__ = ["Member"]
 
@@ -45,8 +45,8 @@ class Member:
         self.over = False
         self._paused_at = 0.0
         self.paused: str | None = None  # its thread has ended for lack of this; it goes on as after a restart
-        self._acting: tuple[Tool, Cancel] | None = None
         self._streamed = files.RedactedStream()
+        self.dispatcher = Dispatcher(self)
         self.loop = Loop(self)
         self.thread = threading.Thread(target=self.live, name=self.instance, daemon=True)
         self.count()
@@ -212,6 +212,17 @@ class Member:
     def at_boundary(self) -> None:
         """Something that has to be done before mail is delivered."""
 
+    def directory(self) -> Path:
+        """The worktree that its tools act in. Raises `Refused` where there is none."""
+        raise Refused("there is no directory")  # pragma: no cover - every member says its own
+
+    def assignment(self) -> tuple[str, int] | None:
+        """The task and epoch of the current conversation; None where it is about neither."""
+        opened = next(iter(self.journal.conversation()), None)
+        if not isinstance(opened, Opened) or opened.task is None or opened.epoch is None:
+            return None
+        return opened.task, opened.epoch
+
     def stuck(self, reason: str) -> None:
         """The model cannot go on with this conversation."""
         self.halt.set(reason)
@@ -222,45 +233,13 @@ class Member:
     def holding(self) -> Holding:
         return Holding.NOTHING
 
-    def allow(self, tool: Tool) -> None:
-        """Raise `Refused` if the gate is shut for this tool, by what stands on disk now."""
-        changes = tool.effect is Effect.CHANGES
-        why = refusal(
-            tool.effect,
-            self.plan_state() if changes else PlanState.NOT_NEEDED,
-            self.holding() if changes else Holding.NOTHING,
-        )
-        if why is not None:
-            raise Refused(why)
-
-    @contextlib.contextmanager
-    def acting(self, tool: Tool, cancel: Cancel) -> Iterator[None]:
-        """While a tool acts: what `look` may have to end."""
-        self._acting = (tool, cancel)
-        try:
-            yield
-        finally:
-            self._acting = None
-
     # ------------------------------------------------------------ seen from outside its thread
 
     def look(self) -> None:
         """Called whenever something changed, from another thread: end what must not go on."""
-        acting = self._acting
-        if acting is not None and any(each.urgent for each in self.team.mail.waiting(self.name)):
+        if self.dispatcher.acts and any(each.urgent for each in self.team.mail.waiting(self.name)):
             self.urgent.set("interrupted by an urgent message")
-        changing = acting is not None and acting[0].effect is Effect.CHANGES
-        if not changing and not self.runtime.commands.running(self.instance):
-            return
-        try:
-            why = refusal(Effect.CHANGES, self.plan_state(), self.holding())
-        except CoterieError as error:  # what it holds cannot be told: nothing is changed meanwhile
-            why = str(error)
-        if why is None:
-            return
-        if acting is not None and changing:
-            acting[1].set(why)
-        self.runtime.commands.stop_all(self.instance, why)  # in the background too
+        self.dispatcher.look()
 
     # ------------------------------------------------------------ mail it sends
 

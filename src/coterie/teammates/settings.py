@@ -65,6 +65,20 @@ class TeamSettings(BaseModel):
         description="Folders outside the repository, absolute, in which the file tools may read too; "
         "never from a repository's file.",
     )
+    allow: list[str] = Field(
+        default_factory=list,
+        description="Permission rules: what runs without asking. Once there is one, every other command and change of "
+        "a file is asked about.",
+    )
+    ask: list[str] = Field(default_factory=list, description="Permission rules: what you are asked about each time.")
+    deny: list[str] = Field(default_factory=list, description="Permission rules: what is refused; a courtesy.")
+    permission_timeout: float = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        strict=False,
+        description="Seconds that a call waits for your leave; silence means no.",
+    )
     environment: dict[str, str] = Field(default_factory=dict, description="Variables that commands get, by name.")
 
     @property

@@ -349,7 +349,7 @@ class Teammate(Member):
 
     def see_what_it_holds(self) -> None:
         """End what it does where its task was taken from it: wanted back, or moved on while this host was silent."""
-        if self.record.task is None or self.record.status is not Status.WORKING:
+        if self.record.task is None or (self.record.status is not Status.WORKING and not self.dispatcher.acts):
             return
         task = self.team.board.get(self.record.task)
         lost = task.epoch != self.record.epoch or task.claim is None

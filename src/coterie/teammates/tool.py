@@ -42,6 +42,7 @@ class Call:
     cancel: Cancel
     again: bool = False  # it was started before a restart and has no result: it may have taken effect
     started: Callable[[dict[str, Any]], None] = lambda process: None  # records the process that acts for it
+    read_only: bool = False  # the gate lets a command through only where it is kept from writing
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Tool:
     arguments: type[Arguments]
     act: Callable[[Any, Any, Call], ToolResult | str]
     repeats: bool = True  # after a restart an interrupted call is made again; False: answered "interrupted"
+    runs: bool = False  # it runs a command, which can be kept from writing by `call.read_only`
 
     def schema(self) -> dict[str, Any]:
         """The tool as the Messages API takes it."""

@@ -9,7 +9,7 @@ from coterie.teammates.tools.paths import EDIT_FILE, GLOB, GREP, READ_FILE, WRIT
 from coterie.teammates.tools.talk import ANSWER_SHUTDOWN, SEND_MESSAGE, TODO_WRITE
 from coterie.teammates.tools.work import GIVE_UP, PARK, PROPOSE_TASKS, SUBMIT_PLAN, SUBMIT_WORK, SYNC, NewTasks
 
-__all__ = ["GET_TASK", "GLOB", "GREP", "LIST_TASKS", "READ_FILE", "TEAMMATE_TOOLS", "NewTasks", "row"]
+__all__ = ["BASH", "GET_TASK", "GLOB", "GREP", "LIST_TASKS", "READ_FILE", "TEAMMATE_TOOLS", "NewTasks", "row"]
 
 TEAMMATE_TOOLS = toolbox(
     BASH,

@@ -28,6 +28,8 @@ def _bash(member: Any, given: Bash, call: Call) -> ToolResult | str:
     settings = member.runtime.settings
 
     def started(mark: ProcessMark) -> None:
+        if call.read_only:
+            member.dispatcher.kept_read_only(mark.command_id)
         call.started(mark.model_dump(mode="json"))
 
     if given.background:
@@ -37,6 +39,7 @@ def _bash(member: Any, given: Bash, call: Call) -> ToolResult | str:
             timeout_s=given.timeout_s,
             owner=member.instance,
             env=settings.environment,
+            writable=not call.read_only,
             keep_output=True,
             started=started,
         )
@@ -48,6 +51,7 @@ def _bash(member: Any, given: Bash, call: Call) -> ToolResult | str:
         timeout_s=limit,
         owner=member.instance,
         env=settings.environment,
+        writable=not call.read_only,
         started=started,
         cancel=call.cancel,
     )
@@ -71,5 +75,5 @@ def _stop(member: Any, given: StopCommand, call: Call) -> str:
     return f"ended {given.command_id}\n{progress.text}"
 
 
-BASH = Tool("bash", Effect.CHANGES, Bash, _bash, repeats=False)
+BASH = Tool("bash", Effect.CHANGES, Bash, _bash, repeats=False, runs=True)
 STOP_COMMAND = Tool("stop_command", Effect.COORDINATES, StopCommand, _stop)
