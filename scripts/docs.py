@@ -220,11 +220,11 @@ def _settings() -> list[str]:
         " `checks`, `max_usd`, `max_tokens`, `base_url` and `model`; a variable may as long as it loosens nothing; a"
         " file only tightens who decides, the checks and the budgets.\n",
         "The permission rules of all places add up: `deny` comes before `ask`, `ask` before `allow`. With neither"
-        " `allow` nor `ask`, whatever the gate lets through runs: the sandbox is the boundary. Once there is an `allow`,"
-        " every command and change of a file that none of its rules matches is asked about. A repository's own files can"
-        ' ask and deny; what they allow counts only where `trusted = ["/path/of/the/repository"]` stands in the user\'s own'
-        " file, and what does not count is said. On `resume`, files add to `ask` and `deny`, the command line to all"
-        " three; nothing is taken away.\n",
+        " `allow` nor `ask`, whatever the gate lets through runs: the sandbox is the boundary. Once there is an"
+        " `allow`, every command and change of a file that none of its rules matches is asked about. A repository's"
+        " own files can ask and deny; what they allow counts only where"
+        ' `trusted = ["/path/of/the/repository"]` stands in the user\'s own file, and what does not count is said.'
+        " On `resume`, files add to `ask` and `deny`, the command line to all three; nothing is taken away.\n",
         "A rule is `Bash(git status:*)` (these words, then any), `Bash(make test)` (exactly this), `Edit(src/**)` (to"
         " write or edit such a file), `Write(*.md)`, `Read(docs/**)` (`read_file`, and `grep` given such a path), or a"
         " tool alone: `Bash`, `Edit`, `sync`. A rule that allows has to match every simple command of a line, and"

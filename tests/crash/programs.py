@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable
 
@@ -67,13 +68,30 @@ def one_entry(team: Team, say: Acknowledge) -> None:
     assert Host(team, repairs_the_check, ()).queue.step()
 
 
+def watched(place: Place) -> None:
+    """As `work`, in a team whose person is asked about every command, and answers nothing."""
+    work(place)
+    record = place.open().record
+    asking = record.settings.model_copy(update={"ask": ["Bash"], "permission_timeout": 0.001})
+    record.model_copy(update={"settings": asking}).write(place.root)
+
+
+def takes_no_for_an_answer(request: ModelRequest) -> Answer:
+    if "not permitted" not in texts(request):
+        return reply(request, "on it", ("bash", {"command": "echo more > new.txt"}))
+    return mate_says(SUBMIT)(request)
+
+
 to_the_end = driven(repairs_the_check, "queue", "ada")
-STARTS: dict[str, Callable[[Place], None]] = {"working": work, "checked": checked}
+STARTS: dict[str, Callable[[Place], None]] = {"working": work, "checked": checked, "watched": watched}
 READ: Script = ("read_file", {"path": "one.txt"})
 EDIT: Script = ("edit_file", {"path": "one.txt", "old_text": "ada", "new_text": "ada and eve"})  # not to be done twice
 PROGRAMS = [
     call("ada: bash", "working", mate_says(("bash", {"command": "echo more > new.txt"}), SUBMIT), "ada"),
     call("ada: edit_file", "working", mate_says(READ, EDIT, SUBMIT), "ada", ahead=1),
+    dataclasses.replace(
+        call("ada: bash that nobody gives leave for", "watched", takes_no_for_an_answer, "ada"), sampled=8
+    ),
     Operation("ada: stop_command", "working", driven(stops_what_it_started, "ada"), sampled=8),
     Operation("the queue checks one and returns it", "checked", one_entry, finish=to_the_end, sampled=8),
     Operation(

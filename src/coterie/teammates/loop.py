@@ -232,8 +232,9 @@ class Loop:
         return None
 
     def perform(self, answer: Answered, index: int, block: dict[str, Any], again: bool = False) -> bool:
-        """One call: let through, journaled as started, acted, journaled with its result; False if a person still decides
-        about it, since the team stops."""
+        """One call: let through, journaled as started, acted, journaled with its result.
+
+        False if a person still decides about it, since the team stops."""
         member = self.member
         key = self.key(answer, index)
 
@@ -243,8 +244,8 @@ class Loop:
             )
 
         try:
-            if block["id"] in answer.broken:
-                raise BadArguments(f"{block['name']}: the arguments are not JSON: {answer.broken[block['id']][:200]}")
+            if (said := answer.broken.get(block["id"])) is not None:
+                raise BadArguments(f"{block['name']}: the arguments are not JSON: {said[:200]}")
             tool = self.tool(block["name"])
             arguments = tool.parse(block["input"])
             with linked(member.runtime.stop.wanted, member.halt, member.urgent) as cancel:
@@ -279,17 +280,9 @@ class Loop:
             raise Refused(f"there is no tool {name[:80]!r}. Yours: {', '.join(sorted(self.member.tools))}") from None
 
     def result(self, block: dict[str, Any], result: ToolResult) -> None:
-        self.journal.append(
-            Finished(
-                instance=self.member.instance,
-                call=block["id"],
-                tool=block["name"],
-                text=_capped(result.text),
-                is_error=result.is_error,
-                ends=result.ends,
-                seen=dict(result.seen),
-            )
-        )
+        about = {"instance": self.member.instance, "call": block["id"], "tool": block["name"]}
+        told = {"text": _capped(result.text), "is_error": result.is_error, "ends": result.ends}
+        self.journal.append(Finished(**about, **told, seen=dict(result.seen)))
         self.member.show_call(block, result)
 
     def repair(self) -> None:
