@@ -20,7 +20,7 @@ from coterie.demo.validity import problem
 from coterie.errors import Refused
 from coterie.lead.tools import LEAD_TOOLS
 from coterie.teammates.cancel import Cancel
-from coterie.teammates.tool import Call
+from coterie.teammates.tool import Call, ToolResult
 from coterie.teammates.tools import TEAMMATE_TOOLS
 
 FILES = ("read_file", "write_file", "edit_file", "glob", "grep")
@@ -65,10 +65,31 @@ class Player:
     news: list[dict[str, Any]] = field(default_factory=list)  # blocks of the next user message
     open: bool = False
     task: Task | None = None
+    seen: dict[str, str] = field(default_factory=dict)  # the digest of each file as it knows it
 
     def told(self, text: str) -> None:
         self.news.append({"type": "text", "text": text})
         self.open = True
+
+
+@dataclass(frozen=True)
+class Hands:
+    """What the file tools ask of a member."""
+
+    player: Player
+
+    @property
+    def journal(self) -> Hands:
+        return self
+
+    def directory(self) -> Path:
+        return self.player.path
+
+    def read_roots(self) -> tuple[Path, ...]:
+        return ()
+
+    def digest_of(self, path: str) -> str | None:
+        return self.player.seen.get(path)
 
 
 class Rehearsal:
@@ -188,8 +209,9 @@ class Rehearsal:
         lost = self.lose and name in (*FILES, "bash") and next(self.acts) % self.lose == 0
         try:
             if name in FILES:
-                desk = type("Desk", (), {"directory": lambda self: player.path})()
-                result = str(tools[name].act(desk, arguments, Call("c", "k", Cancel()))), False
+                done = tools[name].act(Hands(player), arguments, Call("c", "k", Cancel()))
+                player.seen.update(done.seen if isinstance(done, ToolResult) else {})
+                result = done.text if isinstance(done, ToolResult) else done, False
             else:
                 result = getattr(self, f"do_{name}")(player, given)
         except Refused as error:

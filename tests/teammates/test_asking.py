@@ -83,7 +83,8 @@ def test_what_would_run_is_shown_word_for_word_and_a_yes_lets_exactly_that_run(p
         assert (request.kind, request.to, request.task, request.epoch) == ("permission", "human", "T1", 1)
         assert r"command: touch a.txt # \x1b[2K\u202e harmless" in request.text, "what is not seen is spelled out"
         assert request.history[0].reason == "the rule ask Bash(touch:*)"
-        assert (ada.record.status, ada.record.reason) == ("waiting", "permission R1 waits for human")
+        record = post.team.roster.get("ada")
+        assert (record.status, record.reason) == ("waiting", "permission R1 waits for human")
         assert [each.kind for each in post.team.mail.waiting("human")] == ["notice"]
         with pytest.raises(Refused, match="own request"):
             post.decide("R1", approve=True, by="ada")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
-import shutil
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -19,8 +19,7 @@ MINIMUM = (2, 38)  # merge-tree --write-tree
 
 def check_version() -> str:
     """The version of git. Raises `EnvironmentFault` where it is missing or too old."""
-    place = shutil.which("git")
-    said = _version(place, Path(place).stat().st_mtime_ns if place else 0)
+    said = _version(os.environ.get("PATH"))
     found = re.search(r"(\d+)\.(\d+)", said)
     if found is None or (int(found[1]), int(found[2])) < MINIMUM:
         raise EnvironmentFault(f"expected git {MINIMUM[0]}.{MINIMUM[1]} or later, found {said!r}: upgrade git")
@@ -28,8 +27,8 @@ def check_version() -> str:
 
 
 @functools.cache
-def _version(place: str | None, changed: int) -> str:
-    """What the git at that place says, asked once for as long as it is the same file."""
+def _version(path: str | None) -> str:
+    """What the git on that PATH says, asked once in the life of a process."""
     return execute(["git", "version"], {}, 20.0, (0,), shown=("version",))[1]
 
 
