@@ -71,6 +71,7 @@ class Trial:
         self.team, self.next, self.last = teams
         self.chance = random.Random(seed)
         self.untouched: Any = None
+        self.tried: set[str] = set()  # states that a killed restart left, and from which another one came to the end
         self.recovered: set[str] = set()  # states after a recovery, of one operation, from which it came to its end
         self.every = every or sample is None  # point of an operation, also of those that are sampled
         self.sample = sample  # points of a restart that are tried for each operation; None: all of them
@@ -79,6 +80,7 @@ class Trial:
         """Kill it everywhere, look after each kill. The first fault ends it."""
         outcome = Outcome()
         self.recovered.clear()
+        self.tried.clear()
         try:
             self.place.put_back(operation.start)
             if operation.before is not None:
@@ -218,6 +220,9 @@ class Trial:
                 self.place.put_back("killed")
                 life = live(again, self.place.folder, at=at)
                 outcome.kills += life.killed
+                if (state := self.place.fingerprint()) in self.tried:
+                    continue
+                self.tried.add(state)
                 where = f"killed before change {first}, then before change {at} of {count} of the restart"
                 self._go_on(operation, expected, where, self.last)
 
