@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,3 @@ def act(member: Any, tool: Tool, key: str = "k/1/0", /, cancel: Cancel | None = 
     with member.dispatcher.let_through(tool, arguments, call) as call:
         done = tool.act(member, arguments, call)
     return done if isinstance(done, ToolResult) else ToolResult(done)
-
-
-Hook = Callable[[], None]

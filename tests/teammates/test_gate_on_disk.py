@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.teammates.post import Kept, Post, act
@@ -15,10 +18,10 @@ from coterie import files
 from coterie.errors import CoterieError, Refused
 from coterie.lead.lead import Lead
 from coterie.lead.tools import LEAD_TOOLS
-from coterie.taskboard import NewTask
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.gate import PlanState
 from coterie.teammates.roster import Status
+from coterie.teammates.settings import TeamSettings
 from coterie.teammates.teammate import Teammate
 from coterie.teammates.tool import Arguments, Call, Effect, Tool
 from coterie.teammates.tools import BASH, READ_FILE, TEAMMATE_TOOLS
@@ -219,16 +222,19 @@ def test_a_revoke_while_a_command_is_being_started_ends_it_before_it_begins(post
         post.plan(ada)
         post.decide("R1", approve=True)
         cancel = Cancel()
+        watch = threading.Thread(target=ada.look)
 
         def recorded(process: dict[str, object]) -> None:
-            """The command stands behind its own gate, and is being written down."""
+            """The command stands behind its own gate, and is being written down: the watch sees the revoke now."""
             post.decide("R1", approve=False)
-            ada.look()
+            watch.start()
+            assert cancel.wait(30)
 
         arguments = BASH.parse({"command": "echo late > late.txt"})
         call = Call("c", "k/1/0", cancel, started=recorded)
         with ada.dispatcher.let_through(BASH, arguments, call) as let:
             done = BASH.act(ada, arguments, let)
+        watch.join(30)
         assert done.is_error and "interrupted" in done.text  # type: ignore[union-attr]
         assert not (ada.directory() / "late.txt").exists()
 
@@ -244,34 +250,32 @@ def leading(post: Post) -> Iterator[Lead]:
         yield Lead(runtime, post.team.roster.get("lead"), None)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("plans", ["all", "lead", "none"])
-@pytest.mark.parametrize("approver", ["lead", "human", "path", "path-lead"])
-@pytest.mark.parametrize("claimed", [False, True])
-def test_the_lead_lowers_a_plan_only_where_it_says_which_it_decides_on_and_nobody_has_claimed(
-    stage: Stage, plans: str, approver: str, claimed: bool
-) -> None:
-    by_path = {
-        "path": {"approver_paths": {"src/auth/**": "human"}},
-        "path-lead": {"approver_paths": {"src/**": "lead"}},
-    }
-    settings = by_path.get(approver, {"approver": approver})
-    if approver == "path-lead":
-        settings = {**settings, "approver": "human"}
-    post = Post(stage, plans=plans, **settings)
-    post.team.board.create([NewTask(ref="a", subject="A", requires_plan=True, scope=("src/auth/a.py",))], by="human")
-    with leading(post) as lead:
+APPROVERS: dict[str, dict[str, Any]] = {
+    "lead": {"approver": "lead"},
+    "human": {"approver": "human"},
+    "human by path": {"approver": "lead", "approver_paths": {"src/auth/**": "human"}},
+    "lead by path": {"approver": "human", "approver_paths": {"src/**": "lead"}},
+}
+
+
+def test_the_lead_lowers_a_plan_only_where_it_says_which_it_decides_on_and_nobody_has_claimed(post: Post) -> None:
+    post.team.roster.spawn("ada", model="m")
+    lowered = []
+    for plans, approver, claimed in itertools.product(("all", "lead", "none"), APPROVERS, (False, True)):
+        post.settings = TeamSettings(plans=plans, **APPROVERS[approver])
+        task = post.task(requires_plan=True, scope=("src/auth/a.py",)).id
         if claimed:
-            post.team.roster.spawn("ada", model="m")
-            post.team.board.claim(owner="ada", instance="ada#1")
-            post.team.board.release("T1", 1, by="human", reason="back")
-        may = plans == "lead" and approver in ("lead", "path-lead") and not claimed
-        update = LEAD_TOOLS["update_task"]
-        if may:
-            act(lead, update, task_id="T1", requires_plan=False)
-        else:
-            with pytest.raises(CoterieError, match="requires a plan"):
-                act(lead, update, task_id="T1", requires_plan=False)
-        assert post.team.board.get("T1").requires_plan is not may
+            assert (taken := post.team.board.claim(owner="ada", instance="ada#1")) is not None and taken.id == task
+            post.team.board.release(task, 1, by="human", reason="back")
+        with leading(post) as lead:
+            try:
+                act(lead, LEAD_TOOLS["update_task"], task_id=task, requires_plan=False)
+                lowered.append((plans, approver, claimed))
+            except CoterieError as error:
+                assert "requires a plan" in str(error)
+        assert post.team.board.get(task).requires_plan is ((plans, approver, claimed) not in lowered)
+        post.team.board.want(task, move="cancel", by="human", reason="next")
+    assert lowered == [("lead", "lead", False), ("lead", "lead by path", False)]
 
 
 def test_there_is_no_way_around_a_plan_by_creating_retrying_proposing_or_deciding_in_another_place(

@@ -238,6 +238,8 @@ ODD = {
     "half": "git status &&",
     "pipe to nothing": "git status |",
     "stray bracket": "git status )",
+    "missing bracket": "(git status",
+    "missing brace": "{ git status;",
     "carriage return": "git status\rid",
     "crlf": "git status\r\nid",
     "nul": "git status\0id",
