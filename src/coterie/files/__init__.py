@@ -34,7 +34,7 @@ from coterie.files.names import RESERVED, check_name, counted, now, process_mark
 from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json, read_open
 from coterie.files.redaction import RedactedStream, keep_secret, redacted, redacted_value
 from coterie.files.room import shortage
-from coterie.files.shown import CONTROL, as_json, clean
+from coterie.files.shown import CONTROL, as_json, clean, escaped
 from coterie.files.systems import file_system, is_network
 from coterie.files.writing import (
     Durability,
@@ -76,6 +76,7 @@ __all__ = [
     "deliver_below",
     "drop_lock",
     "encode",
+    "escaped",
     "expect_regular",
     "file_system",
     "held",

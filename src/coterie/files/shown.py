@@ -8,7 +8,7 @@ from typing import Any
 
 from coterie.files.redaction import redacted
 
-__all__ = ["CONTROL", "as_json", "clean"]
+__all__ = ["CONTROL", "as_json", "clean", "escaped"]
 
 _INVISIBLE = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1: what begins a control sequence
@@ -32,4 +32,9 @@ def as_json(data: Any, **how: Any) -> str:
 
     how: what else `json.dumps` takes, such as `indent`.
     """
-    return CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], json.dumps(data, ensure_ascii=False, **how))
+    return escaped(json.dumps(data, ensure_ascii=False, **how))
+
+
+def escaped(text: str) -> str:
+    """JSON as `as_json` spells it, of JSON that somebody else wrote."""
+    return CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -231,7 +231,7 @@ def encode(task: Task) -> bytes:
 
 
 def _dump(task: Task) -> bytes:
-    return task.model_dump_json(by_alias=True, indent=2).encode() + b"\n"
+    return files.escaped(task.model_dump_json(by_alias=True, indent=2)).encode() + b"\n"
 
 
 def parse(data: bytes, path: Path) -> Task:

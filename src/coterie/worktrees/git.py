@@ -257,6 +257,8 @@ def execute(
         "GIT_AUTHOR_EMAIL": NOBODY,
         **pins,
     }
+    if any("\0" in each for each in command):  # a record that somebody changed by hand: no system call takes it
+        raise GitError(shown, 128, "expected text without NUL characters")
     # `env -i`: gitpython adds to the inherited environment, and nothing of that may reach git
     full = ["env", "-i", *(f"{name}={value}" for name, value in variables.items()), *command]
     with contextlib.nullcontext() if stdin is None else tempfile.TemporaryFile() as given:
