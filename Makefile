@@ -10,7 +10,7 @@ demo: $(READY)
 	@$(BIN)/coterie demo
 
 test: lint
-	@$(BIN)/python -m pytest -q -n 3 --dist loadgroup
+	@$(BIN)/python -m pytest -q -n 3
 
 soak: $(READY)
 	@COTERIE_SOAK=1 COTERIE_SOAK_RUNS=20 COTERIE_GIT_KILLS=0 $(BIN)/python -m pytest -q -n 3 -o timeout=20000 tests/crash \

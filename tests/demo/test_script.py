@@ -12,8 +12,6 @@ import pytest
 from coterie.demo import create_sample, respond
 from coterie.demo.pieces import ABOUT, FLAGS, FOUNDATION, IMPORTS, INIT, MAIL, MONEY, TASKS, WAVES
 
-pytestmark = pytest.mark.xdist_group("script")  # one rehearsal for each order, whoever looks at it
-
 ORDERS = {
     "turn by turn": (),
     "money first, imports first": (MONEY, FLAGS, MAIL, IMPORTS, ABOUT),
