@@ -333,8 +333,6 @@ def joined_and_killed(team: Team, say: Acknowledge) -> None:
     team.roster.update("ada", "ada#1", joined=True, process=DEAD)
     team.mail.send(Note(text="hello"), sender="lead", sender_instance="lead#1", to="ada", made_by="hello")
     files.write_json(team.root / "processes" / f"{DEAD}.lock", {"schema": 1, "process": DEAD})
-    # a kill while the worktree is put to rest leads to one more snapshot: both ends have one of that name
-    team.keeper.git.update_ref("refs/coterie/main/rescue/ada/closed/before", team.keeper.tip(), "0" * 40)
 
 
 def bury_ada(team: Team, say: Acknowledge) -> None:

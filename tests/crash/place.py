@@ -221,13 +221,11 @@ class Place:
         found["ended"] = ended and {"exit": ended["exit"], "summary": ended["summary"]}
         found["refs"] = {}
         for name, at in self.refs().items():
-            if "/rescue/" in name:  # a kill may lead to one more snapshot, never to one less
+            if "/rescue/" in name:
                 found["refs"][name.rpartition("/")[0]] = "kept"
             else:
                 tree = self.commit(at)
                 found["refs"][name] = "kept" if "/join" in name or tree is None else tree[0]
-        found["refs"].pop("refs/coterie/main/rescue/T1-e1-joining", None)
-        found["refs"].pop("refs/coterie/main/rescue/queue/closed", None)  # half a checkout for a check
         for each in sorted((self.folder / "state").glob("*/main/*")):
             metadata = Path((each / ".git").read_text().strip().removeprefix("gitdir: "))
             contents = {str(path.relative_to(each)): path.read_text() for path in _files(each) if path.is_file()}
