@@ -302,6 +302,12 @@ def after_return(request: ModelRequest) -> Answer:
     return reply(request, "repaired", left[0]) if left else reply(request, "done")
 
 
+def one_entry(team: Team, say: Acknowledge) -> None:
+    """The first in the queue is judged: ben's is merged, and then ada's is in conflict with it."""
+    assert Host(team, after_return, ()).queue.step()
+
+
+repaired = driven(after_return, "queue", "ada")
 SHUTDOWN = {"request_id": "R1"}
 TURNS = [
     *(call(f"lead: {each[0]}", "desk", lead_says(each), "lead") for each in LEAD),
@@ -327,7 +333,7 @@ TURNS = [
         "ada",
         begun=True,
     ),
-    Operation("ada: compaction", "work", driven(too_long, "ada"), sampled=8),
+    Operation("ada: compaction", "work", driven(too_long, "ada")),
     Operation("ada: mail of two notes", "written to", driven(mate_says(SUBMIT), "ada"), sampled=8),
     Operation("ada: asked to stop", "shutting", driven(mate_says(), "ada")),
     Operation("lead: a whole turn", "desk", driven(lead_says(*LEAD[:3]), "lead"), sampled=8),
@@ -335,4 +341,5 @@ TURNS = [
     Operation("recovery", "mess", recovers, sampled=8),
     Operation("the queue merges", "work", driven(mate_says(), "queue")),
     Operation("the queue merges one, returns one", "handed in", driven(after_return, "queue", "ada"), sampled=8),
+    Operation("the queue returns one", "handed in", one_entry, finish=repaired, before=one_entry),
 ]
