@@ -18,10 +18,13 @@ from tests.console.test_settings import env, on_resume, repo, user_file  # noqa:
 from coterie.console.app import LOOKING, app
 from coterie.console.settings import load
 from coterie.errors import UsageError
+from coterie.lead import run_team
 from coterie.mailbox import send_owed
 from coterie.teammates.commands import Commands
+from coterie.teammates.model import ScriptedModel, reply
 from coterie.teammates.sandbox import NoSandbox
 from coterie.teammates.settings import TeamSettings
+from coterie.teammates.team import TeamRecord
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -55,6 +58,30 @@ def test_a_repository_allows_nothing_unless_the_person_trusts_it(
     user_file(env, f"trusted = ['/elsewhere', '{repo}/../repo/']\n")
     loaded = load(repo, {}, env)
     assert (loaded.settings.allow, loaded.notes) == (["Bash"], ())
+
+
+def test_a_repository_does_not_change_what_an_allowed_line_runs_unless_it_is_trusted(
+    repo: Path,  # noqa: F811
+    env: dict[str, str],  # noqa: F811
+) -> None:
+    names = ("BASH_ENV", "BASH_FUNC_git%%", "PATH", "LD_PRELOAD", "ENV", "LESSOPEN", "MY_PAGER", "LANG", "APP_ENV")
+    (repo / "coterie.toml").write_text("environment = {" + ", ".join(f"'{each}' = 'x'" for each in names) + "}\n")
+    loaded = load(repo, {}, env)
+    assert list(loaded.settings.environment) == ["LANG", "APP_ENV"]
+    assert "BASH_ENV" in loaded.notes[0] and "coterie.toml:1" in loaded.notes[0]
+    user_file(env, f"trusted = ['{repo}']\n")
+    assert list(load(repo, {}, env).settings.environment) == list(names)
+    user_file(env, "environment = {BASH_ENV = 'mine'}\n")
+    (repo / "coterie.toml").unlink()
+    assert load(repo, {}, env).settings.environment == {"BASH_ENV": "mine"}
+
+
+def test_a_rule_in_team_json_that_is_none_is_refused_before_anything_runs(rooms: Any, repository: Path) -> None:
+    record = TeamRecord.read(rooms.root)
+    bad = record.settings.model_copy(update={"allow": ["Bash(bash:*)"]})
+    with pytest.raises(UsageError, match=r"team\.json, settings: .*would allow any command"):
+        run_team(rooms.root, settings=bad, api_key=None, model=ScriptedModel(lambda request: reply(request, "")))
+    assert [each.status for each in rooms.roster.all()] == ["starting", "waiting"], "no life ended for it"
 
 
 def test_only_the_persons_own_file_can_say_what_is_trusted(repo: Path, env: dict[str, str]) -> None:  # noqa: F811

@@ -17,7 +17,7 @@ from coterie.errors import CoterieError, Refused
 from coterie.mailbox import Note, Request
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.model import Answer, ModelRequest, reply
-from coterie.teammates.permissions.asking import StillAsked
+from coterie.teammates.permissions.asking import StillAsked, call_text
 from coterie.teammates.teammate import Teammate
 from coterie.teammates.tools import BASH, TEAMMATE_TOOLS
 
@@ -92,7 +92,8 @@ def test_what_would_run_is_shown_word_for_word_and_a_yes_lets_exactly_that_run(p
             post.decide("R1", approve=True, by="lead")
         post.decide("R1", approve=True)
         assert call.end().text.startswith("exit code: 0")
-        assert (ada.directory() / "a.txt").exists() and ada.record.status != "waiting"
+        assert (ada.directory() / "a.txt").exists()
+        assert (ada.record.status, ada.record.reason) == ("working", "on T1")
         for key, given in (("k/1/0", "touch a.txt b.txt"), ("k/1/0", "touch a.txt #")):
             with pytest.raises(Refused, match="not permitted"):
                 act(ada, BASH, key, command=given)  # the same key, another command
@@ -187,6 +188,7 @@ def test_a_person_is_asked_once_for_a_call_also_when_the_run_ends_in_the_middle(
         call.cancel.set("Ctrl-C")
         assert isinstance(call.end(), StillAsked)
     assert post.team.requests.get("R1").open, "the question stays"
+    assert post.team.roster.get("ada").reason == "permission R1 waits for human", "and is shown as what is waited for"
     with post.runtime() as runtime:
         ada = post.mate(runtime)
         assert ada.dispatcher.asked("k/1/0") and not ada.dispatcher.asked("k/1/1")
@@ -209,17 +211,14 @@ def test_an_answer_is_of_one_epoch(post: Post) -> None:
             act(ada, BASH, command="touch a.txt")  # as if a key could be used again
 
 
-def test_a_long_text_is_cut_where_it_is_shown_and_the_answer_counts_for_the_whole_of_it(post: Post) -> None:
-    post.task()
-    with post.runtime() as runtime:
-        ada = post.mate(runtime)
-        runtime.stop("no time to wait", 7)
-        texts = []
-        for number, tail in enumerate(("a", "b")):
-            with pytest.raises(StillAsked):
-                act(ada, WRITE, f"k/{number}/0", path="a.txt", content="x" * 200_000 + tail)
-            texts.append(post.team.requests.all()[number].text)
-        assert all("more characters" in each and len(each) < 50_000 for each in texts) and texts[0] != texts[1]
+@pytest.mark.parametrize("long", ["x" * 200_000, "あ" * 60_000, "x\n" * 100_000])
+def test_a_long_text_is_cut_where_it_is_shown_and_the_answer_counts_for_the_whole_of_it(long: str) -> None:
+    texts = [
+        call_text(WRITE, WRITE.parse({"path": path, "content": long + tail}), ("T1", 1))
+        for path, tail in (("a.txt", "a"), ("a.txt", "b"), (long, "a"), (long, "b"))
+    ]
+    assert len(set(texts)) == 4
+    assert all("bytes more, which are not shown" in each and len(each.encode()) < 64 * 1024 for each in texts)
 
 
 def test_in_a_run_only_that_call_waits_and_a_restart_goes_on_with_the_very_question(stage: Stage) -> None:

@@ -295,6 +295,10 @@ def test_there_is_no_way_around_a_plan_by_creating_retrying_proposing_or_decidin
         assert not lets(ada, DISGUISED)
         with pytest.raises(CoterieError):
             post.decide("R2", approve=True, by="ada")
+        with pytest.raises(
+            CoterieError, match="claimed before"
+        ):  # it was looked at before the claim, and races with it
+            post.team.board.update("T1", by="lead", requires_plan=False, may_lower_plan=True)
         post.team.board.want("T1", move="cancel", by="human", reason="enough")
         ada.do_next()
         act(lead, LEAD_TOOLS["retry_task"], "k/4/0", task_id="T1", reason="after all")

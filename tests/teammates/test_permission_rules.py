@@ -438,6 +438,13 @@ def test_deny_comes_before_ask_and_ask_before_allow() -> None:
     assert rules.verdict("sync", changes=True).say is Say.DENY
 
 
+def test_of_a_line_that_is_too_long_the_beginning_is_looked_at_and_no_rule_allows_it(harmless: Rules) -> None:
+    long = " x" * 4000
+    assert said(harmless, f"ls{long}") is Say.ASK
+    rules = Rules.of((), (), ("Bash(rm:*)",))
+    assert said(rules, f"rm{long}") is Say.DENY and said(rules, f"ls{long}; rm x") is Say.NOTHING
+
+
 def test_without_rules_that_allow_nothing_is_asked_that_no_rule_asks_about() -> None:
     for rules in (Rules(), Rules.of((), ("Bash(git push:*)",), ("Bash(rm:*)",))):
         assert said(rules, "make $(x) > y") is Say.NOTHING

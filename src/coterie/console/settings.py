@@ -6,7 +6,9 @@ repository is used only with a key that comes from there too: a cloned repositor
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +33,9 @@ RANK: Mapping[str, Sequence[Any]] = {
 MAY_CHANGE = ("approver", "plans", "splits", "teammates", "checks", "max_usd", "max_tokens", "model")
 """What a resume may change, the base URL and the permission rules besides."""
 NEVER_FROM_REPOSITORY = ("read_roots",)
+_BENDS = re.compile(
+    r"PATH|IFS|ENV|PS4|BASH.*|SHELLOPTS|CDPATH|PROMPT_COMMAND|LD_.*|DYLD_.*|(.*_)?(PAGER|EDITOR)|LESS.*"
+)
 TIGHTENED_BY_FILES = ("approver", "plans", "splits", "checks", "max_usd", "max_tokens")
 
 
@@ -90,6 +95,7 @@ def load(
     values = {name: checked(name, each) for name, each in chosen.items()}
     origin = dict.fromkeys(FIELDS, "default") | {name: each.source for name, each in chosen.items()}
     _refuse_roots(values.get("read_roots", ()), folder, sources.state_folder(variables) / "coterie")
+    values |= _straightened(values, chosen, notes, trusted=_is_trusted(folder, variables))
     if interactive and "splits" not in values:
         values["splits"] = "human"
         origin["splits"] = "default with a terminal"
@@ -198,7 +204,7 @@ def _rules(folder: Path, layers: Sequence[Layer], variables: Mapping[str, str]) 
 
     A repository's own files can ask and deny. What they allow counts only where the person trusts that repository.
     """
-    trusted = _places_of(folder) & set(sources.trusted(variables))
+    trusted = _is_trusted(folder, variables)
     found: dict[str, Given] = {}
     notes: list[str] = []
     for name in RULES:
@@ -219,12 +225,26 @@ def _rules(folder: Path, layers: Sequence[Layer], variables: Mapping[str, str]) 
     return found, notes
 
 
-def _places_of(folder: Path) -> set[Path]:
-    """A checkout, and the main one of its repository."""
-    try:
-        return {folder.resolve(), places.checkout(folder).main.resolve()}
-    except UsageError:  # no repository, which is told elsewhere
-        return {folder.resolve()}
+def _is_trusted(folder: Path, variables: Mapping[str, str]) -> bool:
+    """Whether the person's own file names this checkout, or the main one of its repository."""
+    mine = {folder.resolve()}
+    with contextlib.suppress(UsageError):  # no repository, which is told elsewhere
+        mine.add(places.checkout(folder).main.resolve())
+    return not mine.isdisjoint(sources.trusted(variables))
+
+
+def _straightened(values: Mapping[str, Any], chosen: Layer, notes: list[str], *, trusted: bool) -> dict[str, Any]:
+    """Of an environment that a repository gives to commands, what does not change what a shell makes of a line.
+
+    A rule that allows `git status` would allow what such a variable has it run.
+    """
+    given = chosen.get("environment")
+    if given is None or given.origin != "repository" or trusted:
+        return {}
+    bent = [name for name in values["environment"] if _BENDS.fullmatch(name)]
+    if bent:
+        notes.append(f"{given.source}: {', '.join(bent)} not used, since it changes what commands run: trust it first")
+    return {"environment": {name: each for name, each in values["environment"].items() if name not in bent}}
 
 
 def _said_now(layers: Sequence[Layer], name: str) -> list[str]:

@@ -104,7 +104,7 @@ def make_runtime(
         ceiling=[Path(team.record.worktrees_root)],
         report=lambda text: team.events.say("warning", text),
     )
-    return Runtime(
+    runtime = Runtime(
         team=team,
         settings=settings,
         model=model,
@@ -112,3 +112,8 @@ def make_runtime(
         hold_claims=hold_claims,
         instructions=read_instructions(team.repository.root),
     )
+    try:
+        runtime.rules  # noqa: B018  # a bad one is told before anybody begins
+    except UsageError as error:
+        raise UsageError(f"{team.root / 'team.json'}, settings: {error}") from None
+    return runtime

@@ -12,7 +12,7 @@ from coterie.errors import CoterieError, Refused
 from coterie.mailbox import RequestKind
 from coterie.teammates import gate
 from coterie.teammates.gate import Facts, Holding, Leave, PlanState, Ruling, Way
-from coterie.teammates.permissions import Rules, Say
+from coterie.teammates.permissions import Say
 from coterie.teammates.permissions.asking import StillAsked, ask, call_text, leave_of
 from coterie.teammates.tool import Arguments, Call, Effect, Tool
 
@@ -38,8 +38,7 @@ class Dispatcher:
 
     def __init__(self, member: Member) -> None:
         self._member = member
-        settings = member.runtime.settings
-        self._rules = Rules.of(settings.allow, settings.ask, settings.deny)
+        self._rules = member.runtime.rules
         self._acting: _Acting | None = None
         self._read_only: set[str] = set()  # commands that are kept from writing
 

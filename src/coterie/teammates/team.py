@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from coterie.teammates.cancel import Cancel
 from coterie.teammates.commands import Commands
 from coterie.teammates.events import Events
 from coterie.teammates.model import Model
+from coterie.teammates.permissions import Rules
 from coterie.teammates.roster import Roster, Tokens, dollars
 from coterie.teammates.settings import TeamSettings
 from coterie.worktrees import Keeper, Merger, Repository
@@ -132,6 +134,11 @@ class Runtime:
     claims_open: threading.Event = field(default_factory=threading.Event)  # set once the base has been checked
     hold_claims: Callable[[], str] = lambda: ""  # why nothing may be claimed now all the same; empty: it may
     instructions: str = ""  # AGENTS.md or CLAUDE.md of the repository
+
+    @functools.cached_property
+    def rules(self) -> Rules:
+        """The permission rules of the settings. Raises `UsageError` for one that is none."""
+        return Rules.of(self.settings.allow, self.settings.ask, self.settings.deny)
 
     def why_no_claims(self) -> str:
         """Why no task may be claimed now; empty if one may."""

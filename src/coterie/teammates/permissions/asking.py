@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["StillAsked", "ask", "call_text", "leave_of"]
 
 POLL = 2.0  # seconds: the slow net under the bell
-SHOWN = 40_000  # characters of the arguments that stand in a request: its text has a cap
+SHOWN = 40_000  # bytes of the arguments that stand in a request: its text has a cap
 
 Assignment = tuple[str, int] | None
 
@@ -35,14 +35,15 @@ def call_text(tool: Tool, arguments: Arguments, assignment: Assignment) -> str:
     """
     given = arguments.model_dump(mode="json", exclude_none=True)
     whole = json.dumps([tool.name, given, assignment], sort_keys=True, ensure_ascii=True)
-    about = f" for {assignment[0]} (epoch {assignment[1]})" if assignment is not None else ""
-    lines = [f"{tool.name}{about}"]
+    lines = [tool.name + (f" for {assignment[0]} (epoch {assignment[1]})" if assignment is not None else "")]
     for name, value in given.items():
         text = _visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=True))
-        if len(text) > SHOWN:
-            text = f"{text[:SHOWN]}\n(… {len(text) - SHOWN} more characters)"
         lines.append(f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}")
-    return "\n".join([*lines, f"sha256 of this call: {hashlib.sha256(whole.encode()).hexdigest()}"])[: SHOWN + 4000]
+    shown = "\n".join(lines).encode()
+    if len(shown) > SHOWN:
+        shown = shown[:SHOWN] + f"\n(… and {len(shown) - SHOWN} bytes more, which are not shown)".encode()
+    sum_of_all = hashlib.sha256(whole.encode()).hexdigest()
+    return f"{shown.decode('utf-8', 'ignore')}\nsha256 of this call: {sum_of_all}"
 
 
 def _visible(text: str) -> str:
@@ -92,7 +93,7 @@ def ask(member: Member, text: str, why: str, call: Call, assignment: Assignment)
 
 def _wait(member: Member, request: Request, call: Call) -> Request:
     """The request once it is decided."""
-    team, before = member.team, (member.record.status, member.record.reason)
+    team = member.team
     end = time.monotonic() + (request.deadline_s or 0.0)
     member.status(Status.WAITING, f"permission {request.id} waits for human")
     unhook = call.cancel.on(team.bell.ring)
@@ -101,24 +102,30 @@ def _wait(member: Member, request: Request, call: Call) -> Request:
             seen = team.bell.count()
             now = team.requests.made_for(call.key)
             if now is not None and not now.open:  # none: somebody is writing to its file
-                return now
+                break
             if member.runtime.stop.wanted.is_set():
                 raise StillAsked
-            if (over := _over(member, call)) is not None:
-                return _close(member, request, f"the call is not wanted any more: {over}")
             left = end - time.monotonic()
-            if left <= 0:
-                return _close(member, request, f"nobody answered within {request.deadline_s:g} s, which means no")
-            team.bell.wait(seen, min(left, POLL))
+            if (over := _over(member, call)) is not None:
+                now = _close(member, request, f"the call is not wanted any more: {over}")
+            elif left <= 0:
+                now = _close(member, request, f"nobody answered within {request.deadline_s:g} s, which means no")
+            else:
+                team.bell.wait(seen, min(left, POLL))
+                continue
+            break
     finally:
         unhook()
-        member.status(*before)
+    member.status(Status.WORKING, f"on {request.task}" if request.task is not None else "")
+    return now
 
 
 def _over(member: Member, call: Call) -> str | None:
     """Why it is of no use to wait any more."""
     if call.cancel.is_set():
         return call.cancel.reason or "interrupted"
+    if member.runtime.finished.is_set():
+        return "the team has finished"
     for each in member.team.requests.all():
         if each.kind is RequestKind.SHUTDOWN and each.open and each.to_instance == member.instance:
             return f"{member.name} is asked to shut down ({each.id})"

@@ -17,7 +17,7 @@ from typing import Any
 
 __all__ = ["Line", "Word", "read"]
 
-LONGEST = 16_000  # characters of a line that is read: a longer one is a doubt
+LONGEST = 4000  # characters of a line that are read: a longer one is a doubt, and the parser's time is not linear
 DEEPEST = 50  # levels of the tree that are looked into
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=@%+,^~*?\[\]-]+")  # no backslash, brace, bang, hash: nothing that has two readings
@@ -70,7 +70,7 @@ class _Doubt(Exception):
 def read(line: str) -> Line:
     """`line` in both readings. Never fails: what cannot be read is a doubt."""
     if len(line) > LONGEST:
-        return Line((), f"the line is longer than {LONGEST} characters", ())
+        return Line((), f"the line is longer than {LONGEST} characters", read(line[:LONGEST]).loose)
     try:
         source = line.encode()
     except UnicodeEncodeError:
