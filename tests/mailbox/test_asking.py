@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coterie import files
 from coterie.mailbox import (
     AlreadyDecided,
     NotYours,
@@ -192,3 +193,15 @@ def test_only_the_person_edits_a_split_and_only_an_open_one(team) -> None:
 def test_nobody_addresses_a_request_to_themselves(team) -> None:
     with pytest.raises(RequestRefused, match="own request"):
         split(team, to="lead")
+
+
+def test_a_request_whose_text_holds_a_secret_is_kept_without_it_and_can_be_decided(team) -> None:
+    files.keep_secret("the-test-key-of-asking-0815")
+    plan = team.requests.submit_plan(
+        sender="ada", sender_instance="ada#1", to="lead", task="T1", epoch=1, text="use the-test-key-of-asking-0815"
+    )
+    leave = permission(team)
+    for each in (plan, leave):
+        team.requests.decide(each.id, by="human", by_instance=None, approve=True)
+        assert team.requests.get(each.id).soundly_approved
+    assert team.requests.get(plan.id).text == "use ***"

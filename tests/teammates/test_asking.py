@@ -13,6 +13,7 @@ from tests.acceptance.crew import called, is_lead, lead, mate, texts
 from tests.teammates.post import Post, act
 from tests.teammates.stage import Stage
 
+from coterie import files
 from coterie.errors import CoterieError, Refused
 from coterie.mailbox import Note, Request
 from coterie.teammates.cancel import Cancel
@@ -102,6 +103,15 @@ def test_what_would_run_is_shown_word_for_word_and_a_yes_lets_exactly_that_run(p
         assert again.request(2).open
         again.cancel.set("enough")
         assert isinstance(again.end(), Refused)
+
+
+def test_leave_for_a_call_that_holds_a_secret_can_be_given(post: Post) -> None:
+    files.keep_secret("the-other-test-key-0815")
+    with asked(post, "touch the-other-test-key-0815") as (call, request, ada):
+        assert "the-other" not in request.text
+        post.decide("R1", approve=True)
+        assert call.end().text.startswith("exit code: 0")
+        assert (ada.directory() / "the-other-test-key-0815").exists()
 
 
 def test_a_no_is_told_with_its_reason_and_nothing_ran(post: Post) -> None:

@@ -336,7 +336,7 @@ class Requests:
             raise RequestRefused("nobody decides on their own request: address it to somebody else")
         if not text.strip() and kind is not RequestKind.SHUTDOWN:
             raise RequestRefused(f"the text of the {kind} is empty: say what is to be decided on")
-        rules.checked_text(text, self._cap)
+        text = files.redacted(rules.checked_text(text, self._cap))  # before its sum is taken: so it will lie on disk
         with files.locked(self._lock):
             if made_by is not None and (earlier := self._shelf.made_for(made_by)) is not None:
                 return self._shelf.take(earlier)

@@ -7,6 +7,7 @@ import json
 import time
 from typing import TYPE_CHECKING
 
+from coterie import files
 from coterie.errors import Refused
 from coterie.mailbox import AlreadyDecided, Request, RequestKind, RequestRefused, Requests, send_owed
 from coterie.teammates.gate import Leave
@@ -39,7 +40,7 @@ def call_text(tool: Tool, arguments: Arguments, assignment: Assignment) -> str:
     for name, value in given.items():
         text = _visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=True))
         lines.append(f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}")
-    shown = "\n".join(lines).encode()
+    shown = files.redacted("\n".join(lines)).encode()  # as it will lie on disk
     if len(shown) > SHOWN:
         shown = shown[:SHOWN] + f"\n(… and {len(shown) - SHOWN} bytes more, which are not shown)".encode()
     sum_of_all = hashlib.sha256(whole.encode()).hexdigest()

@@ -59,7 +59,8 @@ def _bash(member: Any, given: Bash, call: Call) -> ToolResult | str:
         return ToolResult(f"ended after {limit:g} s, with all it had started\n{done.text}", is_error=True)
     if done.cancelled is not None:
         return ToolResult(f"interrupted: {done.cancelled}\n{done.text}", is_error=True)
-    return ToolResult(f"exit code: {done.exit_code}\n{done.text}", is_error=done.exit_code != 0)
+    kept = "\n(it was kept from writing: nothing may be changed now)" if call.read_only and done.exit_code else ""
+    return ToolResult(f"exit code: {done.exit_code}\n{done.text}{kept}", is_error=done.exit_code != 0)
 
 
 class StopCommand(Arguments):
