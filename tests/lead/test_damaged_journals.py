@@ -1,4 +1,4 @@
-"""A journal that is damaged before its end stops its member, and nobody else."""
+"""A journal or a record that is damaged at a start stops its member, and nobody else."""
 
 from __future__ import annotations
 
@@ -31,4 +31,17 @@ def test_a_damaged_journal_is_set_aside_and_the_team_goes_on(stage: Stage, name:
         assert stage.member("lead")["instance"] == "lead#2"
     else:
         assert stage.member("ada")["status"] == "failed" and "journal" in stage.member("ada")["reason"]
+    assert audit(stage.root) == []
+
+
+@pytest.mark.parametrize("name", ["lead", "ada"])
+def test_a_member_whose_record_is_damaged_ends_and_the_team_goes_on(stage: Stage, name: str) -> None:
+    stage.create().roster.spawn(name, model="m")
+    path = stage.root / "members" / name / "member.json"
+    path.write_bytes(path.read_bytes()[:50])
+    outcome = stage.go(crew(TASKS, ("ada", "ben")))
+    assert outcome.exit_code == 0 and stage.merged("a.txt") == "a\n", outcome.summary
+    assert (path.parent / "bad" / "member.json").exists()
+    assert stage.member(name)["instance"] == f"{name}#2"
+    assert any(f"{name}#1 is over" in each["text"] for each in stage.events("repair"))
     assert audit(stage.root) == []

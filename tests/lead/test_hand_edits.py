@@ -1,13 +1,34 @@
-"""What is done by hand to the files of a team while its host has nothing to do."""
+"""What is done by hand to the files of a team while its host runs."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from tests.acceptance.crew import crew
+import pytest
+from tests.acceptance.crew import crew, is_lead, texts
+from tests.console.test_damaged import spoil
 from tests.teammates.stage import Stage
+
+from coterie.lead.audit import audit
+from coterie.mailbox import Note
+from coterie.teammates.model import Answer, ModelRequest
+
+SOAK = bool(os.environ.get("COTERIE_SOAK"))
+WAYS = ("symlink", "FIFO", "folder", "cut", "NUL", "empty", "gone")
+
+
+def wait_for(there: Callable[[], bool], what: str) -> None:
+    """Until something is on disk."""
+    end = time.monotonic() + 30
+    while not there():
+        assert time.monotonic() < end, what
+        threading.Event().wait(0.05)
 
 
 def test_a_file_damaged_while_everybody_waits_is_restored_and_said_without_a_mutation(stage: Stage) -> None:
@@ -22,15 +43,93 @@ def test_a_file_damaged_while_everybody_waits_is_restored_and_said_without_a_mut
         before = path.read_bytes()
         path.write_bytes(b"{")
         try:
-            end = time.monotonic() + 30
-            never = threading.Event()
             bad = stage.root / "tasks" / "bad" / "T2.json"
-            while not (bad.exists() and path.read_bytes() == before):
-                assert time.monotonic() < end, "nobody looks at the files"
-                never.wait(0.05)
+            wait_for(lambda: bad.exists() and path.read_bytes() == before, "nobody looks at the files")
         finally:
-            gate.write_text("a\n")
+            open_gate(gate)
     assert outcome[0].exit_code == 0
     assert stage.merged("b.txt") == "b\n"
     said = [each["text"] for each in stage.events("repair") if each["text"].startswith("T2")]
     assert len(said) == 1 and "could not be read" in said[0] and "last content restored" in said[0]
+
+
+BOARD = ("tasks/T1.json", "tasks/T2.json", "requests/R1.json")
+NEVER_DELETED = ("team.json", *(f"members/{name}/member.json" for name in ("lead", "ada", "ben")))
+JOURNALS = tuple(f"members/{name}/journal.jsonl" for name in ("lead", "ada"))
+
+
+def open_gate(gate: Path) -> None:
+    """Let the command go on, if it is still there."""
+    with contextlib.suppress(OSError):
+        handle = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        os.write(handle, b"a\n")
+        os.close(handle)
+
+
+@pytest.mark.parametrize("way", WAYS if SOAK else ("symlink", "folder", "empty"))
+def test_whatever_is_done_to_the_files_of_a_team_that_runs_it_comes_to_the_same_end(stage: Stage, way: str) -> None:
+    """ada works, ben and the lead wait: every record and journal is spoiled under them, and a message with them."""
+    runs, gate = stage.fifo("runs"), stage.fifo("gate")
+    tasks: list[dict[str, Any]] = [
+        {"ref": "a", "subject": "A", "description": f"run echo runs > {runs}; cat {gate} > a.txt"},
+        {"ref": "b", "subject": "B", "description": "write b.txt b", "blocked_by": ["a"]},
+    ]
+    spoiled = (*(BOARD if way != "gone" else ()), *NEVER_DELETED)
+    script = crew(tasks, ("ada", "ben"))
+    heard: list[str] = []
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            heard.append(texts(request))
+        return script(request)
+
+    with stage.running(respond) as outcome:
+        assert runs.read_text() == "runs\n"
+        try:
+            team = stage.team
+            team.requests.ask_question(sender="lead", sender_instance="lead#1", text="which colour?")
+            wait_for(lambda: bool(team.mail.waiting("human")), "the host does not see the question")
+            wait_for(lambda: [stage.member(name)["status"] for name in ("lead", "ben")] == ["idle"] * 2, "no rest")
+            lost, _ = (
+                team.mail.send(Note(text=text), sender="human", sender_instance=None, to="ada")
+                for text in ("this one is spoiled", "and this one is not")
+            )
+            message = stage.root / "mail" / "ada" / "new" / f"{lost.id}.json"
+            before = {name: (stage.root / name).read_bytes() for name in spoiled}
+            for name in (*spoiled, *JOURNALS, str(message.relative_to(stage.root))):
+                damage(stage.root / name, way)
+            for name, content in before.items():
+                wait_for(lambda path=stage.root / name, content=content: holds(path, content), f"{name} stays {way}")
+        finally:
+            open_gate(gate)
+    assert outcome[0].exit_code == 0, outcome[0].summary
+    assert (stage.merged("a.txt"), stage.merged("b.txt")) == ("a\n", "b\n")
+    assert [stage.task(name)["epoch"] for name in ("T1", "T2")] == [1, 1]
+    said = [each["text"] for each in stage.events() if each["kind"] in ("repair", "warning")]
+    for name in (*spoiled, *JOURNALS):
+        path = stage.root / name
+        aside = [path.name] if way != "gone" else []
+        assert [each.name for each in (path.parent / "bad").glob(f"{path.name}*")] == aside, name
+        assert any(str(path) in each or each.startswith(f"{path.stem} ") for each in said), name
+    assert len(said) == len(set(said)), "what is said is said once"
+    assert not any("failed" in each or "dead" in each for each in said), said
+    assert "and this one is not" in (stage.root / "members/ada/journal.jsonl").read_text()
+    assert any('kind="report"' in each and "handing in" in each for each in heard), "the report arrived"
+    assert audit(stage.root) == []
+
+
+def damage(path: Path, way: str) -> None:
+    match way:
+        case "gone":
+            path.unlink()
+        case "empty":
+            path.write_bytes(b"")
+        case _:
+            spoil(path, way)
+
+
+def holds(path: Path, content: bytes) -> bool:
+    try:
+        return not path.is_symlink() and path.read_bytes() == content
+    except OSError:
+        return False

@@ -108,6 +108,41 @@ def test_what_cannot_be_read_is_set_aside(scene: Scene) -> None:
     assert (scene.root / "tasks/bad/T5.json").exists() and (scene.root / "requests/bad/R1.json").exists()
 
 
+@pytest.mark.parametrize("way", ["cut", "gone", "FIFO"])
+def test_a_member_whose_record_nobody_can_read_ends_and_its_work_goes_to_others(scene: Scene, way: str) -> None:
+    path = scene.root / "members/ada/member.json"
+    cost = scene.loaded("members/ada/member.json")["tokens"]
+    whole = path.read_bytes()
+    path.unlink()
+    if way == "FIFO":
+        os.mkfifo(path)
+    elif way == "cut":
+        path.write_bytes(whole[:100])
+    said = recovered(scene)
+    assert (str(path) in said and "ada#1 is over" in said) or way == "gone"
+    assert os.path.lexists(path.parent / "bad" / "member.json") == (way != "gone")
+    ada, task = scene.team.roster.get("ada"), scene.team.board.get("T2")
+    assert (ada.instance, str(ada.status), ada.model, ada.turn) == ("ada#1", "failed", "m", 1)
+    assert ada.tokens.model_dump() == cost
+    assert (task.status, task.losses) == (Status.PENDING, 1) and "snapshot" in task.history[-1].reason
+    told = {name: [each.body for _, each in scene.team.mail.history(name)] for name in ("lead", "human")}
+    assert any("ada failed" in each.text for each in told["lead"]) and not scene.team.mail.has_mail("ada")
+    assert any("ended before it read" in each.text for each in told["human"])
+    assert scene.found() == []
+    assert scene.team.roster.spawn("ada", model="m").instance == "ada#2"
+
+
+def test_a_record_that_another_host_may_have_in_hand_is_left_to_it(scene: Scene) -> None:
+    path = scene.root / "members/ada/member.json"
+    path.write_bytes(b"{")
+    host = files.hold(scene.root / "processes" / f"{HOST}.lock", {})
+    try:
+        recovered(scene)
+    finally:
+        host.release()
+    assert path.read_bytes() == b"{" and scene.team.board.get("T2").status is Status.IN_PROGRESS
+
+
 def test_a_batch_that_was_begun_is_finished(scene: Scene) -> None:
     team = scene.team
     team.board.create([NewTask(ref="x", subject="X"), NewTask(ref="y", subject="Y", blocked_by=("x",))], by="lead")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,35 @@ def test_a_torn_last_record_is_cut_off_and_said_and_the_next_follows(tmp_path: P
     assert again.torn > 0 and [record.seq for record in again.records] == [1]
     again.append(told("three"))
     assert [record.seq for record in read_journal(path)[0]] == [1, 2]
+
+
+@pytest.mark.parametrize("way", ["cut", "empty", "longer", "gone", "symlink", "FIFO", "folder"])
+def test_what_is_done_to_a_journal_while_its_member_lives_is_put_back(tmp_path: Path, way: str) -> None:
+    path, said = tmp_path / "journal.jsonl", []
+    journal = Journal(path, report=said.append)
+    for text in ("one", "two"):
+        journal.append(told(text))
+    before = path.read_bytes()
+    path.unlink()
+    match way:
+        case "symlink":
+            (tmp_path / "elsewhere").write_bytes(before)
+            path.symlink_to(tmp_path / "elsewhere")
+        case "FIFO":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "gone":
+            pass
+        case _:
+            path.write_bytes({"cut": before[:-20], "empty": b"", "longer": before + b"{}\n"}[way])
+    journal.append(told("three"))
+    assert [record.text for record in read_journal(path)[0] if isinstance(record, Told)] == ["one", "two", "three"]
+    assert path.read_bytes().startswith(before) and not path.is_symlink()
+    assert os.path.lexists(tmp_path / "bad" / "journal.jsonl") == (way != "gone")
+    assert len(said) == 1 and str(path) in said[0] and "what it had is put back" in said[0]
+    journal.mend()
+    assert len(said) == 1
 
 
 def test_damage_before_the_last_record_is_never_passed_over(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +90,56 @@ def test_a_name_that_lives_is_not_spawned_and_one_that_stopped_gets_its_next_lif
 )
 def test_a_record_that_was_spoiled_is_set_aside_and_the_last_one_restored(tmp_path: Path, content: bytes) -> None:
     said: list[str] = []
-    roster = Roster(tmp_path, report=said.append)
+    roster = Roster(tmp_path, report=said.append, settle=0.1)
     roster.spawn("ada", model="m")
     roster.spawn("ben", model="m")
     path = roster.folder("ada") / "member.json"
     path.write_bytes(content)
-    assert [each.name for each in roster.all()] == ["ben"], "the others go on"
+    assert [each.name for each in Roster(tmp_path).all()] == ["ben"], "the others go on"
+    assert [each.name for each in roster.all()] == ["ada", "ben"], "who knows it goes on with what it knows"
+    assert roster.instance_of("ada") == "ada#1", "and nobody is taken for dead"
     after = roster.update("ada", "ada#1", status=Status.IDLE)
     assert (after.instance, after.model, after.status) == ("ada#1", "m", Status.IDLE)
     assert json.loads(path.read_text())["status"] == "idle"
     assert [each.read_bytes() for each in (path.parent / "bad").iterdir()] == [content]
     assert len(said) == 1 and "bad" in said[0]
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_spoiled_record_is_put_back_though_nobody_changes_it(tmp_path: Path, gone: bool) -> None:
+    said: list[str] = []
+    roster = Roster(tmp_path, report=said.append, settle=0.1)
+    path = roster.folder("ada") / "member.json"
+    roster.spawn("ada", model="m")
+    elsewhere = roster.spawn("cleo", model="m", joined="p2")
+    theirs = roster.folder("cleo") / "member.json"
+    before = path.read_bytes()
+    for each in (path, theirs):
+        each.unlink() if gone else each.write_bytes(b"{")
+    roster.sweep("p1")
+    assert gone or path.read_bytes() == b"{", "an editor has its time"
+    end = time.monotonic() + 20
+    while not path.exists() or path.read_bytes() != before:
+        assert time.monotonic() < end
+        roster.sweep("p1")
+    assert len(said) == 1 and str(path) in said[0] and "the last record is put back" in said[0]
+    assert gone or (path.parent / "bad" / "member.json").read_bytes() == b"{"
+    assert not theirs.exists() if gone else theirs.read_bytes() == b"{", "its own host knows it better"
+    roster.sweep("p2")
+    assert roster.get("cleo") == Roster(tmp_path).get("cleo") == elsewhere
+
+
+def test_an_edit_that_is_being_written_is_waited_for_before_a_change(tmp_path: Path) -> None:
+    roster = Roster(tmp_path, settle=20.0)
+    roster.spawn("ada", model="m")
+    path = roster.folder("ada") / "member.json"
+    edited = path.read_bytes().replace(b'"role": null', b'"role": "tester"')
+    path.write_bytes(b"")
+    editor = threading.Timer(0.2, path.write_bytes, (edited,))
+    editor.start()
+    assert roster.update("ada", "ada#1", status=Status.IDLE).role == "tester"
+    editor.join()
+    assert not (path.parent / "bad").exists()
 
 
 def test_a_spoiled_record_of_which_nothing_is_known_is_not_replaced(tmp_path: Path) -> None:

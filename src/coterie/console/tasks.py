@@ -89,10 +89,9 @@ def rewire(identifier: str, name: str | None, *, add: Sequence[str] = (), remove
 def _reopen(team: Team) -> None:
     """A team that had ended has work again."""
     with files.locked(team.root / "lock"):
-        record = team.record
         is_open = any(task.status is Status.PENDING for task in team.board.tasks())
-        if record.ended is not None and is_open:
-            record.model_copy(update={"ended": None}).write(team.root)
+        if team.record.ended is not None and is_open:
+            team.change(ended=None)
 
 
 def _id(text: str) -> str:

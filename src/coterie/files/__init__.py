@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from coterie.files.answers import answer_to, port_in, who_answers
 from coterie.files.below import kind_of, make_below, open_below
+from coterie.files.kept import Kept
 from coterie.files.locks import (
     Held,
     Hold,
@@ -62,6 +63,7 @@ __all__ = [
     "Durability",
     "Held",
     "Hold",
+    "Kept",
     "LockTimeout",
     "RedactedStream",
     "Unreadable",

@@ -113,9 +113,9 @@ def temp_owner(name: str) -> str | None:
     return found["token"] if found is not None else None
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Replace the content of `path`: temp file beside it, fsync, rename, fsync of the directory."""
-    deliver(path.with_name(temp_name(path.name)), path, data)
+def write_bytes(path: Path, data: bytes, *, as_is: bool = False) -> None:
+    """Replace the content of `path`: temp file beside it, fsync, rename, fsync of the folder. as_is: see `append`."""
+    deliver(path.with_name(temp_name(path.name)), path, data, as_is=as_is)
 
 
 def write_copy(path: Path, data: bytes) -> None:
@@ -128,10 +128,10 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     write_bytes(path, encode(data))
 
 
-def deliver(temp: Path, final: Path, data: bytes, *, durable: bool = True) -> None:
+def deliver(temp: Path, final: Path, data: bytes, *, durable: bool = True, as_is: bool = False) -> None:
     """Write `temp` whole, then rename it to `final` (which may be in another directory of the same file system)."""
     try:
-        put(temp, data, os.O_EXCL, durable=durable)
+        put(temp, data, os.O_EXCL, durable=durable, as_is=as_is)
         temp.replace(final)
     except BaseException:
         with contextlib.suppress(OSError):

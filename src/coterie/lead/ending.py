@@ -10,8 +10,8 @@ from coterie.errors import Refused
 from coterie.lead.checks import Checks
 from coterie.taskboard import Status, Task
 from coterie.teammates.cancel import Cancel
-from coterie.teammates.journal import Answered, Opened, Spent, whole_records
-from coterie.teammates.roster import Tokens, dollars
+from coterie.teammates.journal import Answered, Opened, Record, Spent, whole_records
+from coterie.teammates.roster import Tokens, billed, dollars
 from coterie.teammates.team import Ending as EndRecord
 from coterie.teammates.team import Runtime, Team
 
@@ -54,7 +54,7 @@ class Ending:
             if any(task.status in OPEN for task in team.board.tasks()):
                 raise Refused("a task was created meanwhile: work is still open")
             ended = EndRecord(at=files.now(), exit=exit_code, summary=summary)
-            team.record.model_copy(update={"ended": ended}).write(team.root)
+            team.change(ended=ended)
         self._runtime.finished.set("finished")
         team.events.say("run", f"finished: {summary}", exit_code=exit_code)
         return exit_code
@@ -71,20 +71,15 @@ def spent_by_task(root: Path) -> dict[str | None, tuple[Tokens, float | None]]:
 
     Dollars are None where the price of a model is not known. Of a damaged journal what is whole before the damage.
     """
-    spent: dict[str | None, tuple[Tokens, float | None]] = {}
+    calls: dict[str | None, list[Record]] = {}
     for path in sorted((root / "members").glob("*/journal.jsonl")):
         task: str | None = None
         for record in whole_records(path)[0]:
             if isinstance(record, Opened):
                 task = record.task
             elif isinstance(record, Answered | Spent):
-                tokens, usd = spent.get(task, (Tokens(), 0.0))
-                sums = {
-                    key: getattr(tokens, key) + record.usage.get(key, record.usage.get(f"{key}_tokens", 0))
-                    for key in Tokens.model_fields
-                }
-                spent[task] = (Tokens(**sums), dollars(usd, record.usd))
-    return spent
+                calls.setdefault(task, []).append(record)
+    return {task: billed(records) for task, records in calls.items()}
 
 
 def write_report(team: Team, *, exit_code: int, summary: str) -> dict[str, Any]:

@@ -78,8 +78,7 @@ class Queue:
                         _tell_lead(self.team, "base-red", text, made_by=f"base/{each.command[:150]}")
             self.busy = False
         if not self.runtime.stop.wanted.is_set() and not team.record.base_checked:
-            with files.locked(team.root / "lock"):  # for processes that join: this one has its event
-                team.record.model_copy(update={"base_checked": True}).write(team.root)
+            team.change(base_checked=True)  # for processes that join: this one has its event
         self.runtime.claims_open.set()
         team.bell.ring()
 

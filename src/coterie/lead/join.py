@@ -201,6 +201,7 @@ class JoinedRun:
             seconds = f"{self.runtime.settings.orphan_timeout:g} s"
             self.runtime.stop(f"the lead's host has been gone for {seconds}", LEFT)
         self._stop_with_the_run()
+        self.team.roster.sweep(self.team.process)
         record = self.team.record
         if record.settings != self._held:  # a resume has changed what the team runs by
             self._held = record.settings

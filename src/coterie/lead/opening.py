@@ -12,7 +12,7 @@ from coterie.taskboard import Board, Task
 from coterie.teammates.events import Events
 from coterie.teammates.roster import HUMAN, Roster, UnknownMember
 from coterie.teammates.settings import TeamSettings
-from coterie.teammates.team import Base, Team, TeamRecord
+from coterie.teammates.team import Base, Team, TeamRecord, read_team
 from coterie.worktrees import Keeper, Merger, find_repository, prepare, state_root
 
 __all__ = ["create_team", "find_team", "open_team", "read_instructions", "teams"]
@@ -127,9 +127,18 @@ def open_team(root: Path, *, process: str | None = None) -> Team:
     bell = Bell(root / "processes", process)
     events = Events(root / "events.jsonl")
 
+    told: set[str] = set()
+
     def report(text: str) -> None:
         events.say("repair", text)
 
+    def report_once(text: str) -> None:  # of what is met at every look until somebody puts it right
+        if text not in told:
+            told.add(text)
+            report(text)
+
+    kept = files.Kept(read_team, TeamRecord.encode, lock=root / "lock", report=report)
+    kept.get(root / "team.json")
     roster = Roster(root, on_change=bell.ring, report=report)
 
     def recipient(name: str) -> Recipient | None:
@@ -167,9 +176,9 @@ def open_team(root: Path, *, process: str | None = None) -> Team:
         merging=lambda task: board.get(task).merging is not None,
         is_alive=alive,
         on_change=lambda request: bell.ring(),
-        report=report,
+        report=report_once,
     )
-    mail = Mailbox(root, recipient=recipient, on_send=lambda message: bell.ring(), report=report)
+    mail = Mailbox(root, recipient=recipient, on_send=lambda message: bell.ring(), report=report_once)
     keeper = Keeper(
         repository,
         team=record.team,
@@ -192,6 +201,7 @@ def open_team(root: Path, *, process: str | None = None) -> Team:
         merger=Merger(keeper),
         bell=bell,
         events=events,
+        kept=kept,
     )
 
 

@@ -6,7 +6,7 @@ import contextlib
 from pathlib import Path
 
 from coterie import files
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, Refused
 from coterie.lead import steps
 from coterie.lead.audit import Fault
 from coterie.lead.checks import marks_of
@@ -36,6 +36,9 @@ def recover(team: Team) -> list[Fault]:
     `DamagedError` where going on would build on work that is not there.
     """
     steps.expect_known_schema(team)
+    others = (path.stem for path in (team.root / "processes").glob("*.lock") if path.name != "lead.lock")
+    alone = not any(held_process(team, each) for each in others if each != team.process)
+    lost = _end_unknown(team) if alone else []  # else their own host has their records, and puts them back
     dead = dead_processes(team)
     members = team.roster.all()
     elsewhere = {each.name for each in members if _lives_elsewhere(team, each)}
@@ -49,9 +52,9 @@ def recover(team: Team) -> list[Fault]:
     for process in dead:
         bury(team, process)
     steps.drop_stray_ports(team)
+    for record in lost:
+        sweep_life(team, record)
     names = {each.name for each in members if each.name != "lead"} | {"lead", "queue"}
-    others = (path.stem for path in (team.root / "processes").glob("*.lock") if path.name != "lead.lock")
-    alone = not any(held_process(team, each) for each in others if each != team.process)
     team.keeper.heal(sorted(names - elsewhere), alone=alone)
     steps.settle_merges(team)
     steps.carry_out_wanted(team, elsewhere)
@@ -60,6 +63,16 @@ def recover(team: Team) -> list[Fault]:
     steps.put_mail_away(team, elsewhere)
     _settle_mail(team, team.roster.all())
     return steps.tell_faults(team)
+
+
+def _end_unknown(team: Team) -> list[MemberRecord]:
+    """The members whose life has ended since nobody can read their record."""
+    found: list[MemberRecord] = []
+    for path in sorted((team.root / "members").glob("*")):
+        with contextlib.suppress(Refused):  # a folder of somebody else's
+            record = steps.end_unknown(team, files.check_name(path.name, reserved=True))
+            found += [record] if record is not None else []
+    return found
 
 
 def held_process(team: Team, process: str | None) -> bool:
@@ -216,7 +229,7 @@ def _may_live(team: Team, name: str, instance: str) -> bool:
     except UnknownMember:
         return False
     except CoterieError:
-        return True  # its record cannot be read: that ends no life
+        return True  # another host has its record, and puts it back
     return record.instance == instance and not record.status.over
 
 

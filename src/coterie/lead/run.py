@@ -20,6 +20,7 @@ from coterie.lead.pause import RETRY, Pause
 from coterie.lead.recovery import recover, sweep_life
 from coterie.lead.signals import interruptible
 from coterie.lead.stall import Stall
+from coterie.lead.steps import end_unknown
 from coterie.mailbox import Request, RequestStatus, Standing, send_owed, unsound
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.events import Event
@@ -35,7 +36,7 @@ from coterie.worktrees import find_repository, refuse_foreign_state, uncommitted
 __all__ = ["Outcome", "Run", "owes", "run_team"]
 
 TICK = 0.5  # seconds between two looks where nothing rang
-SWEEP = 1.0  # seconds between two looks at the board's files, however often it rings
+SWEEP = 1.0  # seconds between two looks at the team's files, however often it rings
 
 
 def run_team(
@@ -73,7 +74,7 @@ def run_team(
         TeamRecord.read(root).model_copy(update={"settings": settings}).write(root)
         team = open_team(root, process=process)
         if _open_tasks(team):
-            team.record.model_copy(update={"ended": None}).write(root)  # created or retried after the end
+            team.change(ended=None)  # created or retried after the end
         team.events.watch(watch)
         with team.bell:
             return Run(team, settings, chosen, interactive=interactive, again=again, say=say).go()
@@ -138,6 +139,7 @@ class Run:
             if team.record.ended is not None:  # killed after it had ended: lives and the report are still owed
                 self.runtime.finished.set("finished")
             else:
+                end_unknown(team, "lead")
                 with contextlib.suppress(Refused):  # it lives; after a fault its next life begins
                     team.roster.spawn("lead", model=self.runtime.settings.model)
             recover(team)
@@ -268,10 +270,10 @@ class Run:
             self._settled.add(now)
 
     def _look_at_files(self) -> None:
-        """What a person or a disk did to the board's files, while nobody mutates it."""
+        """What a person or a disk did to the team's files, while nobody changes them."""
         if time.monotonic() >= self._sweep_due:
             with contextlib.suppress(CoterieError, OSError):  # what is in the way is met by the mutations, too
-                self.team.board.sweep()
+                self.team.sweep()
             self._sweep_due = time.monotonic() + SWEEP
 
     def _drop_split(self, request: str) -> None:

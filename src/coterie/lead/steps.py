@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 from coterie import files
@@ -11,7 +12,9 @@ from coterie.lead.audit import LEFT_FOR_RESUME, Fault, audit, trees
 from coterie.lead.audit.sight import look
 from coterie.lead.integration import complete
 from coterie.taskboard import Status, Task
-from coterie.teammates.journal import DamagedJournal, Journal
+from coterie.teammates.journal import Answered, DamagedJournal, Journal, Opened, whole_records
+from coterie.teammates.roster import MemberRecord, UnknownMember, billed
+from coterie.teammates.roster import Status as MemberStatus
 from coterie.teammates.team import Team
 
 __all__ = [
@@ -19,6 +22,7 @@ __all__ = [
     "cut_torn_journals",
     "drop_stray_ports",
     "drop_unsent",
+    "end_unknown",
     "expect_known_schema",
     "keep_work",
     "open_branch",
@@ -39,6 +43,46 @@ def expect_known_schema(team: Team) -> None:
     newer = next((fault for fault in look(team.root).faults if fault.rule == "newer-schema"), None)
     if newer is not None:
         raise NewerSchema(f"{team.root / newer.where}: {newer.found}. {newer.cure}")
+
+
+def end_unknown(team: Team, name: str) -> MemberRecord | None:
+    """End the life of a member whose record nobody can read any more; its record, or None where it can be read.
+
+    Which life that was, and what it cost, its journal, its claims, its requests and its mail tell: no number of a life
+    is given twice.
+    """
+    path = team.roster.folder(name) / "journal.jsonl"
+    try:
+        team.roster.get(name)
+        return None
+    except UnknownMember:
+        if not os.path.lexists(path):
+            return None  # who spawned it died at once, or a person took all of it away
+    except files.Unreadable:
+        pass
+    records = whole_records(path)[0]
+    lives = {each.instance for each in records}
+    lives |= {task.claim.instance for task in team.board.tasks() if task.claim is not None}
+    lives |= {
+        each for request in team.requests.all() for each in (request.sender_instance, request.to_instance) if each
+    }
+    lives |= {each.to_instance for _, each in team.mail.history(name) if each.to_instance}
+    life = max((int(each.partition("#")[2]) for each in lives if each.startswith(f"{name}#")), default=1)
+    tokens, usd = billed(records)
+    model = next((each.model for each in reversed(records) if isinstance(each, Opened)), "")
+    return team.roster.end_unknown(
+        MemberRecord(
+            name=name,
+            instance=f"{name}#{life}",
+            model=model,
+            status=MemberStatus.FAILED,
+            reason="its record could not be read",
+            since=files.now(),
+            turn=sum(isinstance(each, Answered) for each in records),
+            tokens=tokens,
+            usd=usd,
+        )
+    )
 
 
 def drop_unsent(team: Team) -> None:

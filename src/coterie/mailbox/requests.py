@@ -8,7 +8,7 @@ restart, no prose.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -271,10 +271,7 @@ class Requests:
 
     def made_for(self, key: str) -> Request | None:
         """The request that was made by the call of this key; None if there is none, or its file cannot be read."""
-        try:
-            return self._shelf.read(found) if (found := self._shelf.made_for(key)) is not None else None
-        except (files.Unreadable, UnknownRequest):
-            return None
+        return self._shelf.find(self._shelf.made_for(key))
 
     def standing(self, request: Request) -> Standing:
         """What a request is worth now. One that was rejected stays so; only what could still count is superseded."""
@@ -287,14 +284,10 @@ class Requests:
     def plan_of(self, task: str, epoch: int) -> Request | None:
         """The latest revision of an assignment's plan; None also where its file cannot be read: the gate stays shut."""
         found = self._shelf.latest_plan(task, epoch)
-        if found is None:
+        request = self._shelf.find(found[1]) if found is not None else None
+        if request is None or request.kind is not RequestKind.PLAN or (request.task, request.epoch) != (task, epoch):
             return None
-        try:
-            request = self._shelf.read(found[1])
-        except (files.Unreadable, UnknownRequest):
-            return None
-        mine = request.kind is RequestKind.PLAN and (request.task, request.epoch) == (task, epoch)
-        return request if mine else None
+        return request
 
     def plan_approved(self, task: str, epoch: int) -> bool:
         """Whether the latest revision is approved, by somebody who may, on exactly the text it has now."""
@@ -306,17 +299,24 @@ class Requests:
     def heal(self) -> None:
         """Set aside what cannot be read, and what went back behind a `rev` that was seen."""
         for identifier in self._shelf.unsound():
-            with files.locked(self._lock):
-                try:
-                    self._shelf.take(identifier)
-                except UnknownRequest:
-                    continue
+            self._set_aside(identifier)
+
+    def sweep(self) -> None:
+        """The same now and then while a host runs: it waits for no file to settle, and looks again instead."""
+        for identifier in self._shelf.overdue():
+            self._set_aside(identifier)
 
     def holding(self) -> AbstractContextManager[None]:
         """The team's lock: while it is held, no request is made or moved by anybody else."""
         return files.locked(self._lock)
 
     # --- inside --------------------------------------------------------------------------------------------------
+
+    def _set_aside(self, identifier: str) -> None:
+        with suppress(UnknownRequest):
+            with files.locked(self._lock):
+                request = self._shelf.take(identifier)
+            self._on_change(request)
 
     def _ask(
         self,

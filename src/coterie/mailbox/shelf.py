@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,7 @@ class Shelf:
         self._seen: dict[str, Request] = {}
         self._keys: dict[str, str] = {}
         self._plans: dict[tuple[str, int], tuple[int, str]] = {}
+        self._missed: dict[str, float] = {}  # files that could not be used, and since when (monotonic)
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -49,6 +51,13 @@ class Shelf:
             raise UnknownRequest(f"there is no request {identifier}", see="inbox") from None
         with self._guard:
             return self._seen[identifier]
+
+    def find(self, identifier: str | None) -> Request | None:
+        """The same; None where there is no such request, or its file cannot be read."""
+        try:
+            return self.read(identifier) if identifier is not None else None
+        except (files.Unreadable, UnknownRequest):
+            return None
 
     def all(self) -> list[Request]:
         """Every readable request in the order of the ids; what is not readable is reported and left alone."""
@@ -119,17 +128,28 @@ class Shelf:
         found = []
         for identifier in self._listed():
             self.let_settle(identifier)
-            try:
-                request = parse(files.read_json(self._path(identifier)), self._path(identifier))
-                if not self._remember(request):
-                    found.append(identifier)
-            except FileNotFoundError:
-                continue
-            except files.Unreadable:
+            if not self._is_sound(identifier):
                 found.append(identifier)
         return found
 
+    def overdue(self) -> list[str]:
+        """As `unsound`, for who looks now and then and never waits: those that were so for all their time to settle."""
+        now = time.monotonic()
+        found = [identifier for identifier in self._listed() if not self._is_sound(identifier)]
+        self._missed = {identifier: self._missed.get(identifier, now) for identifier in found}
+        return [identifier for identifier, since in self._missed.items() if now - since >= self._settle]
+
     # --- inside --------------------------------------------------------------------------------------------------
+
+    def _is_sound(self, identifier: str) -> bool:
+        """Whether its file can be used. One that was removed is nobody's to repair, nor is that of a newer version."""
+        path = self._path(identifier)
+        try:
+            return self._remember(parse(files.read_json(path), path))
+        except (FileNotFoundError, NewerSchema):
+            return True
+        except files.Unreadable:
+            return False
 
     def _path(self, identifier: str) -> Path:
         if not isinstance(identifier, str) or not _FILE.fullmatch(f"{identifier}.json"):

@@ -6,8 +6,10 @@ is told from a whole one. What the model is sent is a pure function of these rec
 
 from __future__ import annotations
 
+import os
+import stat
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -180,15 +182,20 @@ class Journal:
     """One journal file, read once and then appended to by its one owner (the member's host).
 
     instance: the life that goes on with it. What an earlier life of the name left in the middle is not its own.
+    report: told where what somebody made of the file meanwhile was set aside.
     """
 
-    def __init__(self, path: Path, *, instance: str | None = None) -> None:
+    def __init__(
+        self, path: Path, *, instance: str | None = None, report: Callable[[str], None] = lambda text: None
+    ) -> None:
         self.path = path
         self.instance = instance
         self.records, torn = read_journal(path)
         self.torn = torn
         if torn:
             files.truncate(path, path.stat().st_size - torn)
+        self._report = report
+        self._size = path.lstat().st_size if path.exists() else 0
         self._seen: set[str] = set()
         for record in self.records:
             self._note(record)
@@ -203,10 +210,29 @@ class Journal:
         stamped = decode_line(line)  # what is said to the model is what a restart would read, to the byte
         if stamped is None:
             raise DamagedJournal(f"{self.path}: record {self.next_seq} cannot be written so that it is read again")
+        self.mend()
         files.append(self.path, line, as_is=True)
+        self._size += len(line)
         self.records.append(stamped)
         self._note(stamped)
         return stamped
+
+    def mend(self) -> None:
+        """Put the file back as it was written, if somebody cut, replaced or removed it: what it had is known here."""
+        try:
+            found: os.stat_result | None = self.path.lstat()
+        except FileNotFoundError:
+            found = None
+        if found is None and not self.records:
+            return
+        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size == self._size:
+            return
+        where = files.set_aside(self.path, stays=True) if found is not None else None
+        data = b"".join(map(encode_line, self.records))
+        files.write_bytes(self.path, data, as_is=True)
+        self._size = len(data)
+        what = f"is not as it was written: it is in {where} now" if where is not None else "is gone"
+        self._report(f"{self.path} {what}, what it had is put back")
 
     @property
     def next_seq(self) -> int:

@@ -14,9 +14,9 @@ from coterie.mailbox import Body, Event, Message, Report
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.dispatcher import Dispatcher
 from coterie.teammates.gate import Holding, PlanState
-from coterie.teammates.journal import Answered, Ended, Journal, Opened, Spent, Undelivered
+from coterie.teammates.journal import Answered, Ended, Journal, Opened, Undelivered
 from coterie.teammates.loop import Loop
-from coterie.teammates.roster import MemberRecord, Status, Tokens, dollars
+from coterie.teammates.roster import MemberRecord, Status, billed
 from coterie.teammates.team import Runtime
 from coterie.teammates.tool import Tool, ToolResult
 
@@ -38,7 +38,9 @@ class Member:
         self.instance = record.instance
         self.record = record
         self.folder = self.team.roster.folder(self.name)
-        self.journal = Journal(self.folder / "journal.jsonl", instance=self.instance)
+        self.journal = Journal(
+            self.folder / "journal.jsonl", instance=self.instance, report=lambda text: self.say("repair", text)
+        )
         self.turn = 0
         self.halt = Cancel()  # what it does now has to end: its task was taken, or its life is being ended
         self.urgent = Cancel()  # a running tool has to end, since an urgent message waits
@@ -64,8 +66,10 @@ class Member:
             self.loop.repair()
             while not self.over and not stop.is_set():
                 seen = self.team.bell.count()
+                self.journal.mend()
                 if not self.do_next():
                     self.team.bell.wait(seen, POLL)
+            self.journal.mend()
         except Exception as error:
             self.paused, self._paused_at = files.shortage(error), time.monotonic()
             if self.paused is not None:
@@ -129,20 +133,12 @@ class Member:
 
     def count(self, answer: Answered | None = None) -> None:
         """Take turn, tokens and money from the journal, which has every call that was paid for."""
-        tokens = dict.fromkeys(Tokens.model_fields, 0)
-        usd: float | None = 0.0
-        turn = 0
-        for record in self.journal.records:
-            if isinstance(record, Answered | Spent):
-                turn += isinstance(record, Answered)
-                usd = dollars(usd, record.usd)
-                for key in tokens:
-                    tokens[key] += record.usage.get(key, record.usage.get(f"{key}_tokens", 0))
-        self.turn = turn
-        self.update(turn=turn, tokens=Tokens(**tokens), usd=usd)
+        tokens, usd = billed(self.journal.records)
+        self.turn = sum(isinstance(record, Answered) for record in self.journal.records)
+        self.update(turn=self.turn, tokens=tokens, usd=usd)
         if answer is not None:
             self.show_text("", last=True)
-            self.say("answer", f"turn {turn}", usage=answer.usage, usd=answer.usd, turn=turn)
+            self.say("answer", f"turn {self.turn}", usage=answer.usage, usd=answer.usd, turn=self.turn)
 
     def read_roots(self) -> tuple[Path, ...]:
         """The folders beside its own directory in which its file tools may read."""

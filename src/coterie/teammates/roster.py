@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +12,20 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from coterie import files
 from coterie.errors import CoterieError, NewerSchema, Refused, Unknown
+from coterie.teammates.journal import Answered, Record, Spent
 
-__all__ = ["HUMAN", "MemberRecord", "Roster", "Status", "Tokens", "UnknownMember", "dollars", "parse_member"]
+__all__ = [
+    "HUMAN",
+    "MemberRecord",
+    "Roster",
+    "Status",
+    "Tokens",
+    "UnknownMember",
+    "billed",
+    "dollars",
+    "parse_member",
+    "read_member",
+]
 
 HUMAN = "human"
 
@@ -57,6 +70,18 @@ def dollars(usd: float | None, more: float | None) -> float | None:
     return None if usd is None or more is None else round(usd + more, 6)
 
 
+def billed(records: Iterable[Record]) -> tuple[Tokens, float | None]:
+    """Tokens and dollars of all calls in these records; dollars None where a price is not known."""
+    sums = dict.fromkeys(Tokens.model_fields, 0)
+    usd: float | None = 0.0
+    for record in records:
+        if isinstance(record, Answered | Spent):
+            usd = dollars(usd, record.usd)
+            for key in sums:
+                sums[key] += record.usage.get(key, record.usage.get(f"{key}_tokens", 0))
+    return Tokens(**sums), usd
+
+
 class MemberRecord(BaseModel):
     """member.json: one member in its latest life."""
 
@@ -98,6 +123,8 @@ def parse_member(data: dict[str, Any], path: Path) -> MemberRecord:
     name = path.parent.name
     if isinstance(schema := data.get("schema"), int) and schema > 1:
         raise NewerSchema(f"member {name} was written by a newer Coterie (schema {schema}, known is 1): upgrade")
+    if "schema" not in data:
+        raise files.Unreadable(path, "field schema: expected 1, found nothing")
     try:
         record = MemberRecord.model_validate(data)
     except ValidationError as error:
@@ -109,10 +136,16 @@ def parse_member(data: dict[str, Any], path: Path) -> MemberRecord:
     return record
 
 
+def read_member(path: Path) -> MemberRecord:
+    """The member that a file says. Raises as `parse_member` does, or `FileNotFoundError`."""
+    return parse_member(files.read_json(path), path)
+
+
 class Roster:
     """The members of one team, as their files say. Every change is made under the team's lock.
 
-    report: told of a record that was set aside because it could not be read.
+    A file that cannot be read now, or is gone, says what this process last read of it or wrote: nobody's life ends, and
+    no mail is refused, because an editor is at it. `sweep` puts that back. report: told of each that was put back.
     """
 
     def __init__(
@@ -121,21 +154,21 @@ class Roster:
         *,
         on_change: Callable[[], None] = lambda: None,
         report: Callable[[str], None] = lambda text: None,
+        settle: float = 2.0,
     ) -> None:
         self.root = root
         self._lock = root / "lock"
         self._on_change = on_change
-        self._report = report
-        self._written: dict[str, MemberRecord] = {}  # what this process wrote last, should a file be spoiled
+        self._settle = settle
+        self._kept = files.Kept(read_member, MemberRecord.encode, lock=self._lock, report=report, settle=settle)
 
     def folder(self, name: str) -> Path:
         return self.root / "members" / name
 
     def get(self, name: str) -> MemberRecord:
         """The member as it is now. Takes no lock. Raises `UnknownMember`, `Unreadable`, `NewerSchema`."""
-        path = self.folder(name) / "member.json"
         try:
-            return parse_member(files.read_json(path), path)
+            return self._kept.get(self.folder(name) / "member.json")
         except FileNotFoundError:
             known = ", ".join(each.name for each in self.all()) or "nobody yet"
             raise UnknownMember(f"no member is called {files.clean(name, 60)!r}. On the team: {known}") from None
@@ -143,9 +176,9 @@ class Roster:
     def all(self) -> list[MemberRecord]:
         """Every member that was ever spawned, the lead first, then by name."""
         found = []
-        for path in sorted((self.root / "members").glob("*/member.json")):
+        for path in {*(self.root / "members").glob("*/member.json"), *self._kept.paths()}:
             try:
-                found.append(parse_member(files.read_json(path), path))
+                found.append(self._kept.get(path))
             except (CoterieError, FileNotFoundError):
                 continue  # the audit reports it; the others go on
         return sorted(found, key=lambda each: (each.name != "lead", each.name))
@@ -220,8 +253,9 @@ class Roster:
 
     def update(self, name: str, instance: str, **changes: Any) -> MemberRecord:
         """Change fields of a living member. Refused if `instance` is no longer the latest life of that name."""
+        self._kept.let_settle(self.folder(name) / "member.json")
         with files.locked(self._lock):
-            before = self._take(name)
+            before = self.get(name)
             if before.instance != instance:
                 raise Refused(f"{instance} is over: {name} is {before.instance} now")
             after = before.model_copy(update=changes)
@@ -234,18 +268,25 @@ class Roster:
             self._on_change()
         return after
 
-    def _take(self, name: str) -> MemberRecord:
-        """The member as it is, under the lock. A spoiled file is set aside for what this process wrote last."""
-        try:
-            return self.get(name)
-        except files.Unreadable as error:
-            if name not in self._written:
-                raise
-            path = self.folder(name) / "member.json"
-            self._report(f"{error}: it is in {files.set_aside(path)} now, the last record is restored")
-            files.write_json(path, self._written[name].encode())
-            return self._written[name]
+    def end_unknown(self, record: MemberRecord) -> MemberRecord | None:
+        """End a life of which nobody can read the record any more: it is replaced by one that says so.
+
+        None where it can be read after all, also if it is given its time to settle.
+        """
+        path = self.folder(record.name) / "member.json"
+        with contextlib.suppress(files.Unreadable, FileNotFoundError):
+            files.read_json(path, settle=self._settle)
+        with files.locked(self._lock):
+            try:
+                self.get(record.name)
+            except (UnknownMember, files.Unreadable):
+                self._kept.put(path, record, instead=f"{record.instance} is over")
+                return record
+        return None
+
+    def sweep(self, process: str) -> None:
+        """Put back the records of this host's members whose files have been unreadable or gone for a while."""
+        self._kept.sweep(lambda record: not record.joined or record.process == process)
 
     def _write(self, record: MemberRecord) -> None:
-        files.write_json(self.folder(record.name) / "member.json", record.encode())
-        self._written[record.name] = record
+        self._kept.put(self.folder(record.name) / "member.json", record)

@@ -61,22 +61,32 @@ class TeamRecord(BaseModel):
     base_checked: bool = Field(default=False, description="the checks were run on the base: tasks may be claimed")
     ended: Ending | None = None
 
+    def encode(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
     def write(self, root: Path) -> None:
-        files.write_json(root / "team.json", self.model_dump(mode="json", by_alias=True))
+        files.write_json(root / "team.json", self.encode())
 
     @classmethod
     def read(cls, root: Path) -> TeamRecord:
         """The record of the team at `root`. Raises `UsageError` if there is none, `NewerSchema`, or `Unreadable`."""
         try:
-            record = files.read_json(root / "team.json", settle=2.0)
+            return read_team(root / "team.json", settle=2.0)
         except FileNotFoundError:
             raise UsageError(f"there is no team {root.name!r} here: `coterie run GOAL` starts one") from None
-        if record.get("schema") != 1:
-            raise NewerSchema(f"{root / 'team.json'} has schema {record.get('schema')}, known is 1: upgrade Coterie")
-        try:
-            return cls.model_validate(record)
-        except ValueError as error:
-            raise files.Unreadable(root / "team.json", str(error)) from None
+
+
+def read_team(path: Path, *, settle: float = 0.0) -> TeamRecord:
+    """The record in a team.json. Raises `FileNotFoundError`, `NewerSchema`, `Unreadable` if it is so for `settle` s."""
+    record = files.read_json(path, settle=settle)
+    if isinstance(schema := record.get("schema"), int) and schema > 1:
+        raise NewerSchema(f"{path} has schema {schema}, known is 1: upgrade Coterie")
+    if schema != 1:
+        raise files.Unreadable(path, f"field schema: expected 1, found {schema!r}")
+    try:
+        return TeamRecord.model_validate(record)
+    except ValueError as error:
+        raise files.Unreadable(path, str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -95,11 +105,27 @@ class Team:
     merger: Merger
     bell: Bell
     events: Events
+    kept: files.Kept[TeamRecord]  # team.json
 
     @property
     def record(self) -> TeamRecord:
-        """team.json as it is now."""
-        return TeamRecord.read(self.root)
+        """team.json as it is now; while it cannot be read, as this process knew it last."""
+        return self.kept.get(self.root / "team.json")
+
+    def change(self, **changes: Any) -> None:
+        """Change fields of team.json, under the team's lock."""
+        with files.locked(self.root / "lock"):
+            self.kept.put(self.root / "team.json", self.record.model_copy(update=changes))
+
+    def sweep(self) -> None:
+        """Put right what a person or a disk did to the files of tasks, requests, members and team.json meanwhile.
+
+        For the lead's host, now and then: it waits for nothing but the team's lock. Raises what the board raises.
+        """
+        self.kept.sweep()
+        self.roster.sweep(self.process)
+        self.requests.sweep()
+        self.board.sweep()
 
 
 class Stop:

@@ -16,7 +16,7 @@ from coterie.lead.opening import open_team
 from coterie.mailbox import Request, parse_request
 from coterie.taskboard import Task, is_newer, read_one
 from coterie.teammates.journal import Record, whole_records
-from coterie.teammates.roster import MemberRecord, parse_member
+from coterie.teammates.roster import MemberRecord, read_member
 from coterie.teammates.team import Team, TeamRecord
 
 __all__ = ["Sight", "Told", "look", "names"]
@@ -112,7 +112,7 @@ def look(root: Path, team: Team | None = None) -> Sight:
             sight.requests[name] = request
     for name in names(root / "members", sight):
         path = root / "members" / name / "member.json"
-        if os.path.lexists(path) and (member := _read(sight, path, _member, _MOVE_BACK)) is not None:
+        if os.path.lexists(path) and (member := _read(sight, path, read_member, _ENDED, repairable=True)) is not None:
             sight.members[name] = member
         if os.path.lexists(path := path.with_name("journal.jsonl")):
             sight.journals[name] = Told(*whole_records(path))
@@ -120,6 +120,10 @@ def look(root: Path, team: Team | None = None) -> Sight:
 
 
 _SET_ASIDE = "a start moves it to bad/ and goes on without it; repair it there and put it back, or do it anew"
+_ENDED = (
+    "repair it by hand, or put back a copy of it: its fields are in docs/on-disk.md. A start moves it to bad/ and ends "
+    "that member's life"
+)
 _MOVE_BACK = "repair it by hand, or put back a copy of it; its fields are in docs/on-disk.md"
 
 
@@ -143,10 +147,6 @@ def _task(path: Path) -> Task:
 
 def _request(path: Path) -> Request:
     return parse_request(files.read_json(path), path)
-
-
-def _member(path: Path) -> MemberRecord:
-    return parse_member(files.read_json(path), path)
 
 
 def _read(
