@@ -83,6 +83,20 @@ def test_what_is_done_to_a_journal_while_its_member_lives_is_put_back(tmp_path: 
     assert len(said) == 1
 
 
+def test_a_journal_that_another_owner_goes_on_with_is_left_to_it(tmp_path: Path) -> None:
+    """As a host that hung would find it when it wakes."""
+    said: list[str] = []
+    first = Journal(tmp_path / "journal.jsonl", report=said.append)
+    first.append(told("one"))
+    second = Journal(tmp_path / "journal.jsonl")
+    second.append(told("two"))
+    with pytest.raises(DamagedJournal, match="another process has written to it"):
+        first.append(told("three"))
+    second.append(told("four"))
+    assert [each.text for each in read_journal(first.path)[0] if isinstance(each, Told)] == ["one", "two", "four"]
+    assert said == []
+
+
 def test_damage_before_the_last_record_is_never_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     journal = Journal(path)

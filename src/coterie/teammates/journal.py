@@ -218,7 +218,10 @@ class Journal:
         return stamped
 
     def mend(self) -> None:
-        """Put the file back as it was written, if somebody cut, replaced or removed it: what it had is known here."""
+        """Put the file back as it was written, if somebody cut, replaced or removed it: what it had is known here.
+
+        Raises `DamagedJournal` where whole records were added behind it: another owner has taken over.
+        """
         try:
             found: os.stat_result | None = self.path.lstat()
         except FileNotFoundError:
@@ -227,8 +230,12 @@ class Journal:
             return
         if found is not None and stat.S_ISREG(found.st_mode) and found.st_size == self._size:
             return
-        where = files.set_aside(self.path, stays=True) if found is not None else None
         data = b"".join(map(encode_line, self.records))
+        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > self._size:
+            more = files.read_bytes(self.path, limit=1 << 40)
+            if more.startswith(data) and decode_line(more[len(data) :].partition(b"\n")[0] + b"\n") is not None:
+                raise DamagedJournal(f"{self.path}: another process has written to it, so this one does not any more")
+        where = files.set_aside(self.path, stays=True) if found is not None else None
         files.write_bytes(self.path, data, as_is=True)
         self._size = len(data)
         what = f"is not as it was written: it is in {where} now" if where is not None else "is gone"
