@@ -25,7 +25,7 @@ WAYS = ("symlink", "FIFO", "folder", "cut", "NUL", "empty", "gone")
 
 def wait_for(there: Callable[[], bool], what: str) -> None:
     """Until something is on disk."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not there():
         assert time.monotonic() < end, what
         threading.Event().wait(0.05)
