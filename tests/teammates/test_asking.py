@@ -14,6 +14,8 @@ from tests.teammates.post import Post, act
 from tests.teammates.stage import Stage
 
 from coterie import files
+from coterie.console.door import enter
+from coterie.console.reading import Reading
 from coterie.errors import CoterieError, Refused
 from coterie.mailbox import Note, Request
 from coterie.teammates.cancel import Cancel
@@ -231,7 +233,9 @@ def test_a_long_text_is_cut_where_it_is_shown_and_the_answer_counts_for_the_whol
     assert all("bytes more, which are not shown" in each and len(each.encode()) < 64 * 1024 for each in texts)
 
 
-def test_in_a_run_only_that_call_waits_and_a_restart_goes_on_with_the_very_question(stage: Stage) -> None:
+def test_in_a_run_only_that_call_waits_and_a_restart_goes_on_with_the_very_question(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     leads = lead([{"ref": "a", "subject": "A", "description": "run touch a.txt"}, {"ref": "b", "subject": "B",
                   "description": "write b.txt b"}], ("ada", "ben"))  # fmt: skip
     calls: list[str] = []
@@ -255,8 +259,16 @@ def test_in_a_run_only_that_call_waits_and_a_restart_goes_on_with_the_very_quest
     outcome = stage.go(respond, **settings)
     assert outcome.exit_code == 7 and len(calls) == before, "waiting costs no calls, also after a restart"
     assert [each.id for each in stage.team.requests.all()] == ["R1"]
-    stage.team.requests.decide("R1", by="human", by_instance=None, approve=True)
-    outcome = stage.go(respond, **settings)
+    monkeypatch.chdir(stage.repository)
+    ran: list[Any] = []
+    stage.watch = lambda event: ran.append(event) if event.get("tool") == "bash" else None
+    with stage.running(respond, **settings | {"stall_timeout": 60}) as outcomes:
+        end = time.monotonic() + 60
+        while Reading(stage.root).running() is None or not Reading(stage.root).members["ada"].process:
+            assert time.monotonic() < end
+            threading.Event().wait(0.01)
+        assert not ran and enter(["approve", "R1"]) == 0  # as from a second terminal
+    (outcome,) = outcomes
     assert outcome.exit_code == 0, outcome.summary
     assert stage.merged("a.txt") == ""
     assert len(stage.team.requests.all()) == 1
