@@ -20,6 +20,8 @@ from coterie.lead.lead import Lead
 from coterie.lead.tools import LEAD_TOOLS
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.gate import PlanState
+from coterie.teammates.journal import Finished
+from coterie.teammates.model import ModelRequest, reply
 from coterie.teammates.roster import Status
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.teammate import Teammate
@@ -213,6 +215,22 @@ def test_a_call_that_starts_right_at_the_revoke_never_acts_behind_a_shut_gate(po
         with pytest.raises(Refused, match=r"plan|not executed"):
             act(ada, tool)
         assert not acted
+
+
+def test_the_gate_is_asked_again_for_each_call_of_a_turn(post: Post) -> None:
+    post.task(requires_plan=True)
+    with post.runtime() as runtime:
+        ada = post.mate(runtime)
+        post.plan(ada)
+        post.decide("R1", approve=True)
+        post.team.events.watch(lambda event: None if event.get("is_error", True) else post.decide("R1", approve=False))
+        asked = ModelRequest(model="m", system="", tools=(), messages=(), max_tokens=1, user_id="main/ada#1")
+        writes = [("write_file", {"path": f"{name}.txt", "content": name}) for name in "abc"]
+        ada.loop.act(ada.loop.note(reply(asked, "", *writes)))
+        results = [each for each in ada.journal.conversation() if isinstance(each, Finished)]
+        assert [each.is_error for each in results] == [False, True, True]
+        assert "your plan was rejected" in results[1].text
+        assert [each.name for each in ada.directory().glob("?.txt")] == ["a.txt"]
 
 
 def test_a_revoke_while_a_command_is_being_started_ends_it_before_it_begins(post: Post) -> None:

@@ -357,7 +357,7 @@ def test_bash_runs_nothing_that_was_not_allowed_in_lines_made_at_random(harmless
     random = Random(20260)
     soak = bool(os.environ.get("COTERIE_SOAK"))
     tried = 0
-    for _ in range(400_000 if soak else 12_000):
+    for _ in range(400_000 if soak else 6000):
         begin = random.choice(("git status ", "ls ", "echo ", "printf ", ""))
         line = begin + "".join(random.choice(PIECES) + random.choice(("", " ")) for _ in range(random.randint(1, 6)))
         if said(harmless, line) is Say.ALLOW and "id" in line:
@@ -371,7 +371,7 @@ def test_bash_runs_nothing_that_was_not_allowed_in_lines_made_at_random(harmless
                 check=False,
             )
             assert not (tmp_path / "ran").exists() and not list(place.iterdir()), line
-    assert tried >= 100
+    assert tried >= 50
 
 
 def said(rules: Rules, command: str) -> Say:
