@@ -189,6 +189,21 @@ def test_a_late_answer_is_refused_with_the_reason(rooms: Any, coterie: Run, perm
     assert str(rooms.requests.get(permission).status) == "rejected"
 
 
+def test_a_plan_that_waits_for_the_lead_is_in_the_inbox_once_the_human_decides_on_it(rooms: Any, coterie: Run) -> None:
+    plan = rooms.plan("T1", "better", to="lead")
+
+    def waits() -> bool:
+        items = json.loads(coterie("inbox", "--json")[1])["items"]
+        return plan in [each["request"]["id"] for each in items]
+
+    assert not waits()
+    record = TeamRecord.read(rooms.root)
+    settings = record.settings.model_copy(update={"approver": "human"})
+    record.model_copy(update={"settings": settings}).write(rooms.root)
+    assert waits()
+    assert coterie("approve", plan)[0] == 0 and not waits()
+
+
 # ---------------------------------------------------------------------------------------- from inside of a command
 
 STEERING = (

@@ -11,7 +11,7 @@ from coterie import files
 from coterie.console import places
 from coterie.console.hosts import Host, hosts
 from coterie.errors import CoterieError, UsageError
-from coterie.mailbox import Mailbox, Message, Request, Requests, Standing
+from coterie.mailbox import Mailbox, Message, Request, RequestKind, Requests, Standing
 from coterie.taskboard import Status, Task, read_tasks
 from coterie.teammates.roster import MemberRecord, Roster, Tokens, dollars
 
@@ -66,8 +66,23 @@ class Reading:
         return self._requests.standing(request)
 
     def waiting_for_human(self) -> list[Request]:
-        """What the human has to decide or answer."""
-        return self._requests.open_for("human")
+        """What the human has to decide or answer, also where that was the lead's when it was asked."""
+        waits = [each.id for each in self._requests.open_for("human")]
+        return [each for each in self.requests if each.id in waits or self._is_now_for_human(each)]
+
+    def _is_now_for_human(self, request: Request) -> bool:
+        """Whether it is a plan that waits for the lead, in a team whose human decides on it by now."""
+        task = self.tasks.get(request.task or "")
+        if request.kind is not RequestKind.PLAN or request.to != "lead" or not request.open or task is None:
+            return False
+        from coterie.teammates.approving import approver
+        from coterie.teammates.settings import TeamSettings
+
+        try:
+            settings = TeamSettings.model_validate(self.record.get("settings", {}))
+        except ValueError:
+            return False
+        return approver(settings, task.scope) == "human" and self.standing(request) is Standing.SUBMITTED
 
     def mail_of(self, name: str) -> list[Message]:
         """What waits in the box of `name`, in order."""
