@@ -30,6 +30,8 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
         (b"\0\0\0\0", "NUL"),
         (b'{"a": 1', "JSON object"),
         (b'{"a": 1, "a": 2}', "'a' twice"),
+        (b'{"a": 1, "history": [{}, {"at": 1, "by": {"x": 1, "y": 2, "x": 3}}]}', "'history.1.by.x' twice"),
+        (b'[{"a": 1, "a": 2}]', "'0.a' twice"),
         (b'{"a": NaN}', "NaN"),
         (b"[1]", "list"),
         (b'{"a": "\xff"}', "UTF-8"),

@@ -13,7 +13,8 @@ from coterie.errors import UsageError
 from coterie.taskboard import NewTask, Status, Task
 
 if TYPE_CHECKING:
-    from coterie.teammates.team import Team
+    from coterie.teammates.outcomes import send_outcome
+from coterie.teammates.team import Team
 
 
 def add(fields: dict[str, Any], name: str | None) -> int:
@@ -54,6 +55,7 @@ def take(
     team = open_team(name)
     done = {"cancel": "cancelled", "release": "released"}[move]
     task = team.board.want(_id(identifier), move=move, by=HUMAN, reason=reason or "the person asked for it")
+    send_outcome(team, task)
     if task.wanted is not None:
         text = f"{task.id} is to be {done}: its owner is told, the work is kept, then it is {done}"
     else:

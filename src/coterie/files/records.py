@@ -39,24 +39,42 @@ def decode(data: bytes, path: Path) -> dict[str, Any]:
         raise Unreadable(
             path, f"expected a JSON object, found {'blank or NUL bytes only' if data else 'an empty file'}"
         )
+    twice: list[_Twice] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(found)
+        if len(value) != len(found):
+            twice.append(value := _Twice(found))
+        return value
+
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_pairs, parse_constant=_constant)
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=pairs, parse_constant=_constant)
     except UnicodeDecodeError as error:
         raise Unreadable(path, f"expected UTF-8, found another byte at {error.start}") from None
     except (ValueError, RecursionError) as error:
         raise Unreadable(path, f"expected a JSON object, found: {error}") from None
+    if twice:
+        raise Unreadable(path, f"expected a JSON object, found the key {_path_of(twice, value)!r} twice")
     if not isinstance(value, dict):
         raise Unreadable(path, f"expected a JSON object, found {type(value).__name__}")
     return value
 
 
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} twice")
-    return found
+class _Twice(dict[str, Any]):
+    """An object in which a key stands twice: `key`."""
+
+    def __init__(self, found: list[tuple[str, Any]]) -> None:
+        super().__init__(found)
+        keys = [key for key, _ in found]
+        self.key = next(key for key in keys if keys.count(key) > 1)
+
+
+def _path_of(twice: list[_Twice], value: Any) -> str:
+    """Where one of these stands in `value`, as `claim.owner`; empty if nowhere."""
+    if any(value is each for each in twice):
+        return str(value.key)
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return next((f"{key}.{rest}" for key, each in parts if (rest := _path_of(twice, each))), "")
 
 
 def _constant(name: str) -> Any:

@@ -11,6 +11,7 @@ from coterie.errors import Refused
 from coterie.lead.host import mark_of_host
 from coterie.lead.recovery import end_commands, held_process
 from coterie.taskboard import NotCurrent, Task
+from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.team import Team
 
 __all__ = ["ASK", "Silence", "take_now", "take_over"]
@@ -58,7 +59,7 @@ def take_over(team: Team, task: Task, *, why: str, dead: bool = False) -> bool:
     kept = team.keeper.snapshot(owner, label=f"{task.id}-e{task.epoch}")
     try:
         work = None if kept is None else kept.commit if dead else kept.ref  # a ref is told, and carried over by nobody
-        team.board.carry_out(task.id, task.epoch, by="runtime", kept=work)
+        send_outcome(team, team.board.carry_out(task.id, task.epoch, by="runtime", kept=work))
     except NotCurrent:
         return False
     text = f"{task.id} is taken from {task.claim.instance}: {why}; {task.wanted.reason}"

@@ -16,7 +16,10 @@ _ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 
 
 def send_outcome(team: Team, task: Task) -> None:
-    """Tell the lead that a task is completed, or has failed. Again: it is told already. A lead that is gone: nobody."""
+    """Tell the lead that a task is completed or has failed, or that others wait for one that was cancelled.
+
+    Again: it is told already. A lead that is gone: nobody.
+    """
     if task.status is Status.COMPLETED:
         commit = task.result.merged_commit if task.result is not None else None
         said = f"merged as {commit[:12]}" if commit else "no change"
@@ -35,9 +38,23 @@ def send_outcome(team: Team, task: Task) -> None:
         what, count = ("returned", task.returns) if returned else ("given up", task.attempts)
         times = f"{what} {files.counted(count, 'time')}"
         text = f"{task.id} has failed: {times}. Last reason: {last.reason if last is not None else 'not said'}"
+        text += _left_blocked(team, task)
         body = Event(text=text, event="task-failed", task=task.id, wakes=True)
         key = f"{task.id}/e{task.epoch}/failed"
+    elif task.status is Status.CANCELLED and (blocked := _left_blocked(team, task)):
+        text = f"{task.id} is cancelled: {task.history[-1].reason}{blocked}"
+        body = Event(text=text, event="task-cancelled", task=task.id, wakes=True)
+        times_cancelled = sum(each.to == Status.CANCELLED != each.from_ for each in task.history)
+        key = f"{task.id}/cancelled{times_cancelled}"
     else:
         return
     with contextlib.suppress(CoterieError):
         team.mail.send(body, sender="queue", sender_instance=None, to="lead", made_by=key)
+
+
+def _left_blocked(team: Team, task: Task) -> str:
+    """Which tasks stay blocked by one that will not be completed, as a line; empty if there is none."""
+    left = [each.id for each in team.board.tasks() if each.status is Status.PENDING and task.id in each.blocked_by]
+    if not left:
+        return ""
+    return f"\nBlocked by it: {', '.join(left)}. Retry it, cancel them, or take it out of their blocked_by."

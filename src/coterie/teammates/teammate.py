@@ -15,6 +15,7 @@ from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.gate import Holding, PlanState
 from coterie.teammates.journal import Opened
 from coterie.teammates.member import Member, prompt
+from coterie.teammates.outcomes import send_outcome
 from coterie.teammates.roster import MemberRecord, Status
 from coterie.teammates.team import Runtime
 from coterie.teammates.tools import TEAMMATE_TOOLS
@@ -89,10 +90,8 @@ class Teammate(Member):
         records = self.journal.conversation()
         if not records or not isinstance(records[0], Opened):
             return False
-        opened = records[0]
-        if task is None:
-            return opened.task is None
-        return (opened.task, opened.epoch) == (task.id, task.epoch)
+        about = (task.id, task.epoch) if task is not None else (None, None)
+        return (records[0].task, records[0].epoch) == about
 
     def claim(self) -> bool:
         """Take the next ready task, if there is one."""
@@ -294,7 +293,7 @@ class Teammate(Member):
         assert task.wanted is not None
         kept = self.let_go(task)
         with contextlib.suppress(NotCurrent):  # this host did not answer, and somebody else made the move
-            self.team.board.carry_out(task.id, task.epoch, by=self.name, kept=kept)
+            send_outcome(self.team, self.team.board.carry_out(task.id, task.epoch, by=self.name, kept=kept))
             self.say("task", f"{task.id} is taken back: {task.wanted.reason}", task=task.id)
         self.team.keeper.close(self.name)
         self.update(task=None, epoch=None)
