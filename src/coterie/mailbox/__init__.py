@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coterie.mailbox.bell import Bell, ring_others
 from coterie.mailbox.box import Mailbox, Recipient
-from coterie.mailbox.envelope import render, render_all
+from coterie.mailbox.envelope import item, render, render_all, wrapped
 from coterie.mailbox.errors import (
     AlreadyDecided,
     MailRefused,
@@ -69,6 +69,7 @@ __all__ = [
     "UnknownRecipient",
     "UnknownRequest",
     "Void",
+    "item",
     "owed",
     "parse_message",
     "parse_request",
@@ -77,4 +78,5 @@ __all__ = [
     "ring_others",
     "send_owed",
     "unsound",
+    "wrapped",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from coterie.files import CONTROL
 from coterie.mailbox.message import Message
 
+_UNQUOTED = re.compile(r'["<>\s]')
 _BLOCKS = frozenset({"text", "output"})
 
 
@@ -24,13 +26,27 @@ def render(message: Message, boundary: str | None = None) -> str:
     boundary: drawn afresh where it is missing, or stands in the message: what a sender writes can therefore neither end
     its envelope nor begin another. The rendering is what a journal keeps; a second one has another boundary.
     """
-    inside = _inside(message)
+    sender = message.sender_instance or message.sender
+    urgent = {"urgent": "true"} if message.urgent else {}
+    about = {"kind": str(message.kind), "from": sender, "id": message.id, **urgent}
+    return _enclosed("message", _inside(message), about, boundary)
+
+
+def wrapped(name: str, text: str, **about: str) -> str:
+    """Foreign text that is no message, such as a task's description, in an envelope of its own: `<name-5f0c… …>`."""
+    return _enclosed(name, _shown(text), about, None)
+
+
+def item(text: str) -> str:
+    """One of a list, on a line; what goes on in another is indented: it is none of the lines around the list."""
+    return "- " + text.replace("\n", "\n  ")
+
+
+def _enclosed(name: str, inside: str, about: Mapping[str, str], boundary: str | None) -> str:
     while boundary is None or not boundary or boundary in inside:
         boundary = secrets.token_hex(12)
-    urgent = ' urgent="true"' if message.urgent else ""
-    sender = message.sender_instance or message.sender
-    head = f'<message-{boundary} kind="{message.kind}" from="{sender}" id="{message.id}"{urgent}>'
-    return f"{head}\n{inside}\n</message-{boundary}>"
+    head = "".join(f' {key}="{_UNQUOTED.sub("", value)}"' for key, value in about.items())
+    return f"<{name}-{boundary}{head}>\n{inside}\n</{name}-{boundary}>"
 
 
 def render_all(messages: Iterable[Message]) -> str:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 from coterie import files
 from coterie.errors import CoterieError, EnvironmentFault, Refused
-from coterie.mailbox import Body, Event, Message, Report
+from coterie.mailbox import Body, Event, Message, Report, wrapped
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.dispatcher import Dispatcher
 from coterie.teammates.gate import Holding, PlanState
@@ -193,7 +193,7 @@ class Member:
         parts = [
             self.opening_again(opened),
             "# So far\nThis conversation was too long and begins again. What you said last:",
-            "\n\n".join(texts)[-8000:],
+            wrapped("said", "\n\n".join(texts)[-8000:]),
             f"Your list:\n{todo}" if todo else "",
             "What you changed is in your worktree: inspect it before you go on.",
         ]
@@ -201,7 +201,8 @@ class Member:
 
     def opening_again(self, opened: Opened) -> str:
         """What a conversation began with, without the summaries of earlier compactions."""
-        return opened.opening.partition("\n\n# So far\n")[0]
+        said = opened.opening
+        return said.rpartition("\n\n# So far\n")[0] if opened.reason == "compacted" else said
 
     # ------------------------------------------------------------ hooks of the loop
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from coterie.errors import CoterieError, Refused
-from coterie.mailbox import Request, RequestKind, RequestStatus, send_owed
+from coterie.mailbox import Request, RequestKind, RequestStatus, item, send_owed, wrapped
 from coterie.taskboard import Assignment, NotCurrent, Task
 from coterie.taskboard import Status as TaskStatus
 from coterie.teammates.gate import Holding, PlanState
@@ -383,17 +383,16 @@ class Teammate(Member):
             f"base: {task.assignment.base}",
             f"plan required: {'yes' if task.requires_plan else 'no'}",
             "checks:",
-            *(f"- {check}" for check in checks or ["(none)"]),
+            *(item(check) for check in checks or ["(none)"]),
             "scope:",
-            *(f"- {path}" for path in task.scope or ["(not said)"]),
-            "",
-            task.description,
+            *(item(path) for path in task.scope or ["(not said)"]),
         ]
+        lines += ["", wrapped("description", task.description, by=task.created_by)] if task.description else []
         before = [
             f"- {change.at} {change.from_} -> {change.to} by {change.by}: {change.reason}"
             for change in task.history
             if change.epoch and change.epoch < task.epoch and change.reason
         ]
         if before:
-            lines += ["", "## Earlier attempts", *before]
+            lines += ["", "## Earlier attempts", wrapped("history", "\n".join(before))]
         return "\n".join(lines)
