@@ -53,6 +53,7 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 def environment(url: str, state: Path) -> dict[str, str]:
     """What a person would have exported."""
+    (pipes := state.parent / "pipes").mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("COTERIE_", "ANTHROPIC_"))}
     return kept | {
         "ANTHROPIC_API_KEY": KEY,
@@ -60,7 +61,16 @@ def environment(url: str, state: Path) -> dict[str, str]:
         "XDG_STATE_HOME": str(state),
         "XDG_CONFIG_HOME": str(state / "config"),
         "NO_COLOR": "1",
+        "COTERIE_SANDBOX_READ_ONLY": str(pipes),  # a named pipe can be written to where its folder cannot
     }
+
+
+def pipe(tmp_path: Path, name: str) -> Path:
+    """A pipe through which a command of the crew says that it runs, or waits: reading and writing it wait for that."""
+    path = tmp_path / "pipes" / name
+    path.parent.mkdir(exist_ok=True)
+    os.mkfifo(path)
+    return path
 
 
 def coterie(

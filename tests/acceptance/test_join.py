@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.crew import crew, is_lead
-from tests.acceptance.loopback import coterie, environment, served, started
+from tests.acceptance.loopback import coterie, environment, pipe, served, started
 from tests.acceptance.test_steering import read, wait_for
 
 from coterie import files
@@ -181,8 +181,7 @@ def test_who_cannot_join_is_told_why(repository: Path, ground: Ground, tmp_path:
 def test_a_joined_process_that_is_killed_is_seen_and_its_task_goes_to_another(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
-    fifo = tmp_path / "runs"
-    os.mkfifo(fifo)
+    fifo = pipe(tmp_path, "runs")
     command = f"test $(basename $PWD) = ada || {{ echo half > half.txt; echo runs > {fifo}; exec sleep 1234571; }}"
     held = Held([{"ref": "a", "subject": "A", "description": f"run {command}\nwrite a.txt a"}])
     with served(held) as server:
@@ -219,9 +218,7 @@ def test_a_joined_process_that_is_killed_is_seen_and_its_task_goes_to_another(
 def test_work_that_a_killed_process_handed_in_is_merged_all_the_same(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
-    fifo, go = tmp_path / "checks", tmp_path / "go"
-    os.mkfifo(fifo)
-    os.mkfifo(go)
+    fifo, go = pipe(tmp_path, "checks"), pipe(tmp_path, "go")
     held = Held(
         [{"ref": "a", "subject": "A", "description": "write a.txt a", "checks": [f"echo > {fifo}; read < {go}"]}]
     )
@@ -246,8 +243,7 @@ def test_work_that_a_killed_process_handed_in_is_merged_all_the_same(
 def test_a_signal_ends_a_joined_teammate_in_order_and_its_task_goes_to_another(
     repository: Path, ground: Ground, tmp_path: Path, number: signal.Signals
 ) -> None:
-    fifo = tmp_path / "runs"
-    os.mkfifo(fifo)
+    fifo = pipe(tmp_path, "runs")
     command = f"test $(basename $PWD) = ada || {{ echo half > half.txt; echo runs > {fifo}; sleep 600; }}"
     held = Held([{"ref": "a", "subject": "A", "description": f"run {command}\nwrite a.txt a"}])
     with served(held) as server:
@@ -312,9 +308,7 @@ def test_a_run_that_is_stopped_stops_its_joined_teammates_too(
 def test_a_joined_teammate_without_a_lead_finishes_what_it_has_and_goes_on_after_a_resume(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
-    fifo, go = tmp_path / "runs", tmp_path / "go"
-    os.mkfifo(fifo)
-    os.mkfifo(go)
+    fifo, go = pipe(tmp_path, "runs"), pipe(tmp_path, "go")
     tasks = [
         {"ref": "a", "subject": "A", "description": f"run echo runs > {fifo}; read < {go}\nwrite a.txt a"},
         {"ref": "b", "subject": "B", "description": "write b.txt b"},

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.acceptance.loopback import coterie, environment, served, started
+from tests.acceptance.loopback import coterie, environment, pipe, served, started
 from tests.acceptance.test_join import Ground, Held, ground, in_a_command, said
 from tests.acceptance.test_steering import wait_for
 
@@ -40,9 +40,7 @@ def stopped(process: subprocess.Popen[str], root: Path) -> Iterator[None]:
 
 def late_work(tmp_path: Path) -> tuple[Path, str]:
     """A command that says through the first pipe that it runs and waits at another for ever; ada is done at once."""
-    fifo, go = tmp_path / "runs", tmp_path / "go"
-    os.mkfifo(fifo)
-    os.mkfifo(go)
+    fifo, go = pipe(tmp_path, "runs"), pipe(tmp_path, "go")
     wait = f"echo late > late.txt; echo runs > {fifo}; read < {go}; echo later > later.txt"
     return fifo, f"test $(basename $PWD) = ada && echo good > good.txt || {{ {wait}; }}"
 
@@ -133,9 +131,8 @@ def test_a_paused_host_of_the_lead_is_overtaken_too_and_merges_only_what_is_curr
 def test_a_task_of_a_dead_host_is_taken_back_now_and_its_owner_goes_on_with_another_epoch_after_a_resume(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
-    fifo, once = tmp_path / "runs", tmp_path / "once"
-    os.mkfifo(fifo)
-    command = f"test -e {once} && exit 0; touch {once}; echo half > half.txt; echo runs > {fifo}; sleep 600"
+    fifo = pipe(tmp_path, "runs")
+    command = f"test -e half.txt && exit 0; echo half > half.txt; echo runs > {fifo}; sleep 600"
     held = Held([{"ref": "a", "subject": "A", "description": f"run {command}\nwrite a.txt a"}], ("ada",))
     held.go_on.set()
     with served(held) as server:
@@ -159,8 +156,7 @@ def test_a_task_of_a_dead_host_is_taken_back_now_and_its_owner_goes_on_with_anot
 def test_a_host_that_answers_again_in_time_hands_its_task_over_itself(
     repository: Path, ground: Ground, tmp_path: Path
 ) -> None:
-    fifo = tmp_path / "runs"
-    os.mkfifo(fifo)
+    fifo = pipe(tmp_path, "runs")
     command = f"test $(basename $PWD) = ada || {{ echo runs > {fifo}; sleep 600; }}"
     held = Held([{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}", "role": "first"}])
     with served(held) as server:
@@ -182,8 +178,7 @@ def test_a_host_that_answers_again_in_time_hands_its_task_over_itself(
 def test_a_hung_teammate_that_is_stopped_now_is_killed_and_its_life_ends(
     repository: Path, ground: Ground, tmp_path: Path
 ) -> None:
-    fifo = tmp_path / "runs"
-    os.mkfifo(fifo)
+    fifo = pipe(tmp_path, "runs")
     command = f"test $(basename $PWD) = ada || {{ echo runs > {fifo}; sleep 600; }}"
     held = Held([{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}"}])
     with served(held) as server:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.crew import Respond, crew
-from tests.acceptance.loopback import coterie, environment, served, started
+from tests.acceptance.loopback import coterie, environment, pipe, served, started
 
 from coterie.teammates.journal import Answered, Delivered, Finished, read_journal
 from coterie.teammates.model import Answer, ModelRequest
@@ -141,8 +141,7 @@ def test_a_second_run_of_the_same_team_is_refused_and_names_the_first(repository
 
 
 def test_a_command_that_runs_when_the_host_is_killed_does_not_outlive_it(repository: Path, tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
+    fifo = pipe(tmp_path, "fifo")
     tasks = [
         {"ref": "a", "subject": "A", "description": f"run echo started > {fifo}; setsid sleep 1234567 & sleep 1234567"}
     ]
@@ -163,9 +162,8 @@ def test_a_command_that_runs_when_the_host_is_killed_does_not_outlive_it(reposit
 
 
 def test_an_interrupted_command_is_not_run_again_by_itself(repository: Path, look: Look, tmp_path: Path) -> None:
-    fifo, once = tmp_path / "fifo", tmp_path / "once"
-    os.mkfifo(fifo)
-    command = f"test -e {once} && exit 0; touch {once}; echo started > {fifo}; sleep 600"
+    fifo = pipe(tmp_path, "fifo")
+    command = f"test -e ~/once && exit 0; touch ~/once; echo started > {fifo}; sleep 600"
     tasks = [{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun {command}"}]
     with served(crew(tasks, ("ada",))) as server:
         env = environment(server.url, tmp_path / "state")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.crew import called, crew, is_lead
-from tests.acceptance.loopback import coterie, environment, served, started
+from tests.acceptance.loopback import coterie, environment, pipe, served, started
 
 from coterie.teammates.model import Answer, ModelRequest, reply
 
@@ -71,10 +71,7 @@ def test_a_person_rejects_and_approves_plans_from_a_second_terminal(
 
 
 def test_a_person_cancels_a_running_task_and_its_work_is_kept(repository: Path, look: Look, tmp_path: Path) -> None:
-    fifo = tmp_path / "started"
-    import os
-
-    os.mkfifo(fifo)
+    fifo = pipe(tmp_path, "started")
     tasks = [
         {"ref": "a", "subject": "A", "description": f"run echo half > half.txt; echo go > {fifo}; sleep 600"},
         {"ref": "b", "subject": "B", "description": "write b.txt b"},

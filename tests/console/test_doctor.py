@@ -79,7 +79,7 @@ def test_a_sound_team_ends_with_0(team: Rooms, coterie: Coterie) -> None:
     code, view = said(coterie)
     assert (code, view["exit"], view["teams"][0]["faults"], view["machine"]["problems"]) == (0, 0, [], [])
     code, out, err = coterie("doctor")
-    assert code == 0 and "as it has to be" in out and "git 2." in out and "sandbox none" in out and err == ""
+    assert code == 0 and "as it has to be" in out and "git 2." in out and "sandbox full" in out and err == ""
 
 
 def test_damage_ends_with_3_and_says_where_and_what_to_do(team: Rooms, coterie: Coterie) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import signal
@@ -95,27 +96,32 @@ def test_once_it_stops_in_order_and_says_how_to_go_on(
 
 
 def test_twice_it_stops_at_once_in_a_long_tool_call_and_resume_tells_that_it_was_interrupted(
-    repository: Path,
+    repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command cannot be ended, since whoever would end it is stopped: a stop in order has to wait for it."""
-    fifo = repository.parent / "fifo"
+    fifo = repository.parent / "pipes" / "fifo"
+    fifo.parent.mkdir()
     os.mkfifo(fifo)
+    monkeypatch.setenv("COTERIE_SANDBOX_READ_ONLY", str(fifo.parent))
     told: list[str] = []
 
     def respond(request: dict[str, Any]) -> Reply:
         if "/ada#" not in request["metadata"]["user_id"] or "submit_plan" not in called(request):
             return script(request)
         if "bash" not in called(request):
-            return act("bash", command=f"echo $PPID > {fifo}; sleep 1000", timeout_s=500)
+            return act("bash", command=f"echo runs > {fifo}; sleep 1000", timeout_s=500)
         told.append(said(request))
         return script(request)
 
     with Server(respond) as server:
         with running(*RUN, server.url) as run:
-            warden = int(fifo.read_text())
-            found = process(warden)
-            assert found is not None
-            keepers = [found.parent, warden]
+            assert fifo.read_text() == "runs\n"
+            journal = (repository / ".coterie/main/members/ada/journal.jsonl").read_text().splitlines()
+            started = [record for record in map(json.loads, journal) if record.get("process")]
+            command = process(started[-1]["process"]["pid"])
+            warden = process(command.parent) if command is not None else None
+            assert command is not None and warden is not None
+            keepers = [warden.parent, command.parent]
             marks = {pid: files.process_mark(pid)["start"] for pid in keepers}
             for pid in keepers:
                 os.kill(pid, signal.SIGSTOP)

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from coterie import files
-from coterie.console import places, shapes
-from coterie.teammates.sandbox import NoSandbox
+from coterie.console import shapes
 
 Coterie = Callable[..., tuple[int, str, str]]
 READING = {
@@ -73,8 +72,21 @@ def test_every_view_says_that_there_is_no_sandbox(
     assert "no sandbox" in coterie(*READING[command])[1]
 
 
-def test_the_level_that_views_say_is_the_one_that_commands_run_at() -> None:
-    assert NoSandbox.level == places.SANDBOX
+def test_views_say_what_the_hosts_found_and_of_several_that_live_the_weakest(rooms: Any, coterie: Coterie) -> None:
+    def found(level: str) -> dict[str, Any]:
+        return {"sandbox": {"level": level, "detail": f"it holds {level}"}}
+
+    record = files.read_json(rooms.root / "team.json")
+    files.write_json(rooms.root / "team.json", record | found("full"))
+    assert "sandbox: full" in coterie("board")[1] and "no sandbox" not in coterie("team")[1]
+    assert json.loads(coterie("team", "--json")[1])["sandbox"] == "full"
+    alive = files.process_mark(os.getpid())
+    for process, level in (("aaaaaaaaaaaa", "full"), ("bbbbbbbbbbbb", "partial")):
+        files.write_json(rooms.root / "processes" / f"{process}.lock", {"process": process} | alive | found(level))
+    assert "it holds partial" in coterie("board")[1]
+    assert json.loads(coterie("inbox", "--json")[1])["sandbox"] == "partial: it holds partial"
+    files.write_json(rooms.root / "processes" / "bbbbbbbbbbbb.lock", alive | {"start": 1} | found("none"))
+    assert json.loads(coterie("board", "--json")[1])["sandbox"] == "full", "that process is dead"
 
 
 @pytest.mark.parametrize("command", READING)

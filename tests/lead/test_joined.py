@@ -143,11 +143,15 @@ def test_checks_that_a_dead_host_left_running_are_ended_and_namesakes_are_not(st
 
 
 def test_a_check_is_written_down_before_it_begins(stage: Stage) -> None:
-    seen = stage.tmp_path / "seen"
-    check = f"cat {stage.root}/processes/*.commands > {seen}"
-    task = {"ref": "a", "subject": "A", "description": "write a.txt a"}
-    assert stage.go(crew([task], ("ada",)), checks=[check]).exit_code == 0
-    assert json.loads(seen.read_text().splitlines()[0])["command_id"].startswith("queue.")
+    runs, go = stage.fifo("runs"), stage.fifo("go")
+    task = {"ref": "a", "subject": "A", "description": "write a.txt a", "checks": [f"echo runs > {runs}; read < {go}"]}
+    with stage.running(crew([task], ("ada",))) as outcome:
+        assert runs.read_text() == "runs\n"
+        (written,) = (stage.root / "processes").glob("*.commands")
+        seen = written.read_text()
+        go.write_text("go\n")
+    assert outcome[0].exit_code == 0
+    assert json.loads(seen.splitlines()[0])["command_id"].startswith("queue.")
     assert not list((stage.root / "processes").glob("*.commands"))
 
 

@@ -22,6 +22,7 @@ from coterie.lead.run import Run
 from coterie.mailbox import send_owed
 from coterie.teammates.model import Answer, ModelRequest, ScriptedModel, reply
 from coterie.teammates.roster import Status, Tokens
+from coterie.teammates.sandbox import NoSandbox
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.teammate import Teammate
 
@@ -147,7 +148,7 @@ def test_a_lead_that_failed_is_followed_by_its_next_life_when_the_run_is_resumed
 
 def test_a_name_has_one_thread_at_a_time_so_that_no_two_lives_write_one_journal(stage: Stage) -> None:
     team = stage.create()
-    run = Run(team, TeamSettings(), ScriptedModel(crew([TASK])), interactive=False)
+    run = Run(team, TeamSettings(), ScriptedModel(crew([TASK])), NoSandbox(), interactive=False)
     first = Teammate(run.runtime, team.roster.spawn("ada", model="m"))
     lasts = threading.Event()
     first.thread = threading.Thread(target=lasts.wait)

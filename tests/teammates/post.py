@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from coterie.taskboard import NewTask, Task
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.commands import Commands
 from coterie.teammates.model import ScriptedModel, reply
-from coterie.teammates.sandbox import NoSandbox
+from coterie.teammates.sandbox import Boxed, Level, NoSandbox
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Runtime, Team
 from coterie.teammates.teammate import Teammate
@@ -26,12 +26,12 @@ from coterie.teammates.tool import Call, Tool, ToolResult
 class Kept:
     """A sandbox that says whether a command was to be kept from writing, by an environment variable."""
 
-    level = "full"
+    level = Level.FULL
     detail = "a sandbox of the tests"
     read_only_possible = True
 
-    def wrap(self, argv: list[str], *, cwd: Path, writable: bool) -> list[str]:
-        return ["env", f"WRITABLE={int(writable)}", *argv]
+    def wrap(self, argv: list[str], *, cwd: Path, env: Mapping[str, str], writable: bool, check: bool) -> Boxed:
+        return Boxed(argv, {**env, "WRITABLE": str(int(writable))})
 
 
 class Post:
@@ -52,7 +52,7 @@ class Post:
     @contextlib.contextmanager
     def runtime(self) -> Iterator[Runtime]:
         """What a host has."""
-        made = make_runtime(self.team, self.settings, ScriptedModel(lambda request: reply(request, "")))
+        made = make_runtime(self.team, self.settings, ScriptedModel(lambda request: reply(request, "")), NoSandbox())
         with Commands(self.team.root / "output", sandbox=self.sandbox) as commands:
             runtime = Runtime(team=made.team, settings=made.settings, model=made.model, commands=commands)
             runtime.claims_open.set()

@@ -29,16 +29,21 @@ class Stage:
         self.root = self.repository / ".coterie" / "main"
         self.model: type[ScriptedModel] = ScriptedModel
         self.watch: Callable[[dict[str, Any]], None] = lambda event: None
+        self.pipes = tmp_path / "pipes"  # shown to commands: a named pipe can be written to where its folder cannot
+        self.pipes.mkdir(exist_ok=True)
         self.repository.mkdir(exist_ok=True)
         git(self.repository, "init", "-q", "-b", "trunk")
         (self.repository / "one.txt").write_text("one\n")
         git(self.repository, "add", "-A")
         git(self.repository, "-c", "user.name=S", "-c", "user.email=s@example.org", "commit", "-q", "-m", "start")
 
+    def settings(self, **given: Any) -> TeamSettings:
+        return TeamSettings(**{"sandbox_read_only": [str(self.pipes)]} | given)
+
     def create(self, **settings: Any) -> Team:
         """The team, not running."""
         if not self.root.exists():
-            create_team(self.repository, goal="a change", name=None, settings=TeamSettings(**settings))
+            create_team(self.repository, goal="a change", name=None, settings=self.settings(**settings))
         return open_team(self.root)
 
     def go(self, respond: Respond, **settings: Any) -> Any:
@@ -46,7 +51,7 @@ class Stage:
         self.create(**settings)
         return run_team(
             self.root,
-            settings=TeamSettings(**settings),
+            settings=self.settings(**settings),
             api_key=None,
             model=self.model(respond),
             watch=self.watch,
@@ -102,6 +107,6 @@ class Stage:
 
     def fifo(self, name: str) -> Path:
         """A pipe through which a command of the crew says that it runs: reading it waits for that."""
-        path = self.tmp_path / name
+        path = self.pipes / name
         os.mkfifo(path)
         return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from typing import Any
 
@@ -238,6 +239,7 @@ def test_a_damaged_journal_ends_that_life_and_its_task_is_done_by_another(stage:
 
 def test_a_worktree_that_is_deleted_under_a_command_is_rebuilt_and_the_run_goes_on(stage: Stage) -> None:
     leads = lead([TASK], ("ada",))
+    pipe = stage.fifo("runs")
     seen: list[str] = []
 
     def respond(request: ModelRequest) -> Answer:
@@ -245,11 +247,13 @@ def test_a_worktree_that_is_deleted_under_a_command_is_rebuilt_and_the_run_goes_
             return leads(request)
         seen.append(str(request.messages[-1]))
         if len(request.messages) == 1:
-            return reply(request, "", ("bash", {"command": 'cd ..; rm -rf "$OLDPWD"; sleep 1.5'}))
+            return reply(request, "", ("bash", {"command": f"echo go > {pipe}; sleep 1.5"}))
         return mate(request)
 
-    outcome = stage.go(respond)
-    assert outcome.exit_code == 0, outcome.summary
+    with stage.running(respond) as outcome:
+        assert pipe.read_text() == "go\n"
+        shutil.rmtree(stage.team.keeper.path("ada"))
+    assert outcome[0].exit_code == 0, outcome[0].summary
     assert any("was rebuilt from your branch" in each for each in seen)
     assert stage.merged("a.txt") == "a\n" and stage.merged("one.txt") == "one\n"
     assert not any("the run failed" in each["text"] for each in stage.events("warning"))

@@ -165,13 +165,15 @@ def join(
     role: Annotated[str | None, typer.Option("--role", metavar="ROLE", help="Tasks of this role, and of none.")] = None,
     model: Annotated[str | None, typer.Option("--model", metavar="MODEL", help="The model of this teammate.")] = None,
     base_url: BaseUrl = None,
+    unsafe_no_sandbox: Unsafe = False,
     output_format: Output = "text",
 ) -> int:
     """Run one teammate of a running team from this terminal."""
     from coterie.console import running
 
     given = {"model": model, "base_url": base_url}
-    return running.join(name, team=team, role=role, given=given, output=output_format)
+    unsafe = running.Unsafe(no_sandbox=unsafe_no_sandbox)
+    return running.join(name, team=team, role=role, given=given, unsafe=unsafe, output=output_format)
 
 
 def _given(**given: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def board(root: Path) -> dict[str, Any]:
         counts[row["state"]] = counts.get(row["state"], 0) + 1
     return {
         "team": root.name,
-        "sandbox": places.SANDBOX,
+        "sandbox": places.sandbox_of(root),
         "goal": str(record.get("goal", "")),
         "ended": record.get("ended"),
         "counts": counts,
@@ -181,7 +181,7 @@ def _list(value: Any) -> list[Any]:
 
 def print_board(paper: Paper, view: Mapping[str, Any]) -> None:
     """The board for people."""
-    heading(paper, view["team"], view["goal"])
+    heading(paper, view["team"], view["sandbox"], view["goal"])
     if not view["tasks"]:
         paper.say("no tasks yet")
     else:
@@ -203,10 +203,10 @@ def tally(view: Mapping[str, Any]) -> str:
     return files.counted(len(view["tasks"]), "task") + (f": {shown}" if shown else "")
 
 
-def heading(paper: Paper, team: str, goal: str) -> None:
+def heading(paper: Paper, team: str, sandbox: str, goal: str) -> None:
     """The first lines of every view: of a long goal its beginning."""
     paper.prose(one_line(f"{team}: {goal}"), "bold", most=3)
-    paper.prose(places.BANNER, "yellow")
+    paper.prose(*places.banner(sandbox))
 
 
 def end_cells(row: Mapping[str, Any]) -> list[Cell]:

@@ -28,7 +28,7 @@ def diff(reading: Reading, identifier: str | None) -> shapes.DiffView:
         what, note, text = _of_task(reading, team, task)
     return shapes.DiffView(
         team=reading.name,
-        sandbox=places.SANDBOX,
+        sandbox=places.sandbox_of(reading.root),
         task=task.id if task is not None else None,
         what=what,
         note=note,

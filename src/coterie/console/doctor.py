@@ -13,6 +13,8 @@ from coterie.console.door import complain, exit_code_of, expect_a_person
 from coterie.console.paint import Paper, print_json
 from coterie.errors import AlreadyRunning, CoterieError, EnvironmentFault, UsageError
 from coterie.teammates.events import Event
+from coterie.teammates.sandbox import Level, Rules
+from coterie.teammates.sandbox.probe import Found, find
 
 OLDEST = (3, 11)
 
@@ -24,11 +26,12 @@ def doctor(team: str | None, json: bool, *, repair: bool) -> int:
     """
     if repair:
         expect_a_person()
-    machine = _machine(Path.cwd())
+    sandbox = find(Rules())
+    machine = _machine(Path.cwd(), sandbox)
     roots = _teams(Path.cwd(), team)
     paper = Paper()
     if not json:
-        _print_machine(paper, machine)
+        _print_machine(paper, machine, sandbox)
     rows = []
     for root in roots if not _lacks_git(machine) else ():
         rows.append(_examine(root, repair=repair))
@@ -38,7 +41,7 @@ def doctor(team: str | None, json: bool, *, repair: bool) -> int:
         paper.say("no team here yet")
     code = _exit_code(machine, rows, repaired=repair)
     if json:
-        view = shapes.DoctorView(sandbox=places.SANDBOX, machine=machine, teams=rows, exit=code)
+        view = shapes.DoctorView(sandbox=_level(sandbox), machine=machine, teams=rows, exit=code)
         print_json(view.model_dump(mode="json"), indent=1)
     return code
 
@@ -62,7 +65,7 @@ def _teams(start: Path, name: str | None) -> list[Path]:
     return [home / name]
 
 
-def _machine(start: Path) -> shapes.Machine:
+def _machine(start: Path, sandbox: Found) -> shapes.Machine:
     problems: list[str] = []
     if sys.version_info[:2] < OLDEST:
         problems.append(f"expected Python {OLDEST[0]}.{OLDEST[1]} or later, found {platform.python_version()}: upgrade")
@@ -84,6 +87,8 @@ def _machine(start: Path) -> shapes.Machine:
             worktrees.state_root(worktrees.find_repository(start))
         except EnvironmentFault as error:
             problems.append(str(error))
+    if sandbox.level is not Level.FULL:
+        problems.append(f"{sandbox.detail}. Without: --unsafe-no-sandbox")
     return shapes.Machine(python=platform.python_version(), git=git, file_system=kind, problems=problems)
 
 
@@ -132,10 +137,13 @@ def _exit_code(machine: shapes.Machine, rows: list[shapes.Examined], *, repaired
     return EnvironmentFault.exit_code if machine.problems else 0
 
 
-def _print_machine(paper: Paper, machine: shapes.Machine) -> None:
+def _level(sandbox: Found) -> str:
+    return f"partial: {sandbox.detail}" if sandbox.level is Level.PARTIAL else str(sandbox.level)
+
+
+def _print_machine(paper: Paper, machine: shapes.Machine, sandbox: Found) -> None:
     git = f"git {machine.git}" if machine.git else "no git"
-    paper.say(f"python {machine.python}, {git}, file system {machine.file_system}, sandbox {places.SANDBOX}")
-    paper.prose(places.BANNER, "yellow")
+    paper.say(f"python {machine.python}, {git}, file system {machine.file_system}, sandbox {sandbox.level}")
     for problem in machine.problems:
         paper.prose(problem, "red")
 

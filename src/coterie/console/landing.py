@@ -13,7 +13,6 @@ from coterie.console.paint import Paper, one_line, print_json
 from coterie.errors import Refused, UsageError
 from coterie.files import counted
 from coterie.teammates.commands import Commands
-from coterie.teammates.sandbox import NoSandbox
 from coterie.worktrees import Landing, LandingKind
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def land(name: str | None, as_json: bool, *, yes: bool) -> int:
 def _view(team: Team, landing: Landing) -> shapes.LandView:
     return shapes.LandView(
         team=team.name,
-        sandbox=places.SANDBOX,
+        sandbox=places.sandbox_of(team.root),
         kind=landing.kind.value,
         target=landing.target.removeprefix("refs/heads/"),
         old=landing.old,
@@ -109,12 +108,16 @@ def _red(team: Team, commit: str) -> str | None:
     settings = team.record.settings
     if not settings.checks:
         return None
+    boundary = lead.find_boundary(settings, team.repository)
+    said = team.record.sandbox
+    lead.expect_boundary(boundary, unsafe=said is not None and said.level != "full")  # as weak as it was allowed to be
     path = team.keeper.reader("land", commit)
     ceiling = [Path(team.record.worktrees_root)]
-    with Commands(team.root / "output", sandbox=NoSandbox(), ceiling=ceiling) as commands:
+    sandbox = lead.sandbox_of(boundary, team, settings)
+    with Commands(team.root / "output", sandbox=sandbox, ceiling=ceiling) as commands:
         for command in settings.checks:
             done = commands.run(
-                command, cwd=path, timeout_s=settings.check_timeout, owner="land", env=settings.environment
+                command, cwd=path, timeout_s=settings.check_timeout, owner="land", check=True, env=settings.environment
             )
             if done.exit_code != 0:
                 return f"{command} (exit code {done.exit_code}): {one_line(done.text[-1500:])}"

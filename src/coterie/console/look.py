@@ -122,7 +122,7 @@ def log(team: str | None, json: bool, *, follow: bool, last: int | None) -> int:
     paper = Paper()
     live = Live(paper)
     if not json:
-        paper.prose(places.BANNER, "yellow")
+        paper.prose(*places.banner(places.sandbox_of(root)))
     with contextlib.suppress(FileNotFoundError):
         files.expect_regular(path)
     position, lines = read_lines(path, 0)

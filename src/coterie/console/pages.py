@@ -17,7 +17,7 @@ UNSET = "-"
 
 def print_show(paper: Paper, view: shapes.ShowView) -> None:
     task = view.task
-    heading(paper, view.team, f"{task.id} {task.subject}")
+    heading(paper, view.team, view.sandbox, f"{task.id} {task.subject}")
     paper.say(f"status: {paper.style(view.state, STYLES.get(view.state, ''))}")
     _facts(paper, task, view)
     if task.description:
@@ -115,7 +115,7 @@ def _decided(request: Request) -> str:
 
 
 def print_team(paper: Paper, view: shapes.TeamView) -> None:
-    heading(paper, view.team, view.goal)
+    heading(paper, view.team, view.sandbox, view.goal)
     running = view.running
     paper.prose(
         f"run by pid {running.pid} since {_clock(running.started)}"
@@ -152,7 +152,7 @@ def print_team(paper: Paper, view: shapes.TeamView) -> None:
 
 
 def print_inbox(paper: Paper, view: shapes.InboxView) -> None:
-    heading(paper, view.team, "what waits for you")
+    heading(paper, view.team, view.sandbox, "what waits for you")
     for item in view.items:
         each = item.request
         paper.prose(one_line(f"{describe(each)}{': ' + item.subject if item.subject else ''}"), "bold", rest="  ")
@@ -173,7 +173,7 @@ def print_inbox(paper: Paper, view: shapes.InboxView) -> None:
 
 
 def print_review(paper: Paper, view: shapes.ReviewView) -> None:
-    heading(paper, view.team, describe(view.request) + (f": {view.subject}" if view.subject else ""))
+    heading(paper, view.team, view.sandbox, describe(view.request) + (f": {view.subject}" if view.subject else ""))
     for row in view.earlier:
         _request(paper, row, lines=PLAN_LINES)
     _request(paper, view)
@@ -184,7 +184,7 @@ def print_review(paper: Paper, view: shapes.ReviewView) -> None:
 
 
 def print_mail(paper: Paper, view: shapes.MailView) -> None:
-    heading(paper, view.team, "your mail")
+    heading(paper, view.team, view.sandbox, "your mail")
     for message in view.messages:
         _message(paper, message)
     if view.messages:
@@ -203,7 +203,7 @@ def _message(paper: Paper, message: Message) -> None:
 
 
 def print_why(paper: Paper, view: shapes.WhyView) -> None:
-    heading(paper, view.team, f"why {view.task} is {view.status}")
+    heading(paper, view.team, view.sandbox, f"why {view.task} is {view.status}")
     for each in view.reasons:
         paper.prose(one_line(each.text), first="- ", rest="  ")
     paper.prose(view.next, first="next: ", rest="  ")

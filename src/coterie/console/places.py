@@ -10,8 +10,6 @@ from typing import Any
 from coterie import files
 from coterie.errors import CoterieError, NewerSchema, UsageError
 
-SANDBOX = "none"
-"""The level of the sandbox that commands run behind: no boundary is kept by this version."""
 BANNER = "no sandbox: commands of the team can reach everything that you can"
 SCHEMA = 1
 
@@ -94,6 +92,39 @@ def _peek(root: Path) -> dict[str, Any]:
         return files.read_json(root / "team.json")
     except (CoterieError, FileNotFoundError):
         return {}
+
+
+def sandbox_of(root: Path) -> str:
+    """What keeps the commands of a team in, as its hosts found it: `full`, `partial: …` or `none`.
+
+    The weakest of the hosts that live; where none does, what the lead's host found last. A team that never ran counts
+    as none.
+    """
+    found = [_peek(root).get("sandbox")]
+    marks = [files.living_holder(path) for path in sorted((root / "processes").glob("*.lock"))]
+    living = [mark["sandbox"] for mark in marks if mark is not None and "sandbox" in mark]
+    return min((_level(each) for each in living or found), key=_strength)
+
+
+def _level(kept: Any) -> str:
+    level = kept.get("level") if isinstance(kept, dict) else None
+    if level == "partial":
+        return f"partial: {files.clean(str(kept.get('detail', '')), 600)}"
+    return "full" if level == "full" else "none"
+
+
+def _strength(level: str) -> int:
+    return ("none", "partial", "full").index(level.partition(":")[0])
+
+
+def banner(sandbox: str) -> tuple[str, str]:
+    """What every view says of the sandbox, and its style."""
+    match sandbox.partition(": "):
+        case ("full", _, _):
+            return "sandbox: full", "dim"
+        case ("partial", _, what):
+            return what, "yellow"
+    return BANNER, "yellow"
 
 
 def team_record(root: Path) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def why(reading: Reading, identifier: str) -> shapes.WhyView:
         step = f"coterie say lead TEXT (what to do about {task.id}), or coterie task cancel {task.id}"
     return shapes.WhyView(
         team=reading.name,
-        sandbox=places.SANDBOX,
+        sandbox=places.sandbox_of(reading.root),
         task=task.id,
         status=str(task.status),
         reasons=found.reasons,

@@ -44,11 +44,12 @@ def start(goal: str, *, team: str | None, given: Mapping[str, Any], unsafe: Unsa
         raise UsageError("the goal is empty: say what the team shall do")
     name = places.team_name(team) if team is not None else None
     here = Path.cwd()
-    worktrees.find_repository(here)
+    repository = worktrees.find_repository(here)
     asks = interactive(output)
     loaded = settings.load(places.checkout(here).here, given, os.environ, interactive=asks)
     files.keep_secret(*loaded.secrets)
     key = settings.need_key(loaded)
+    lead.expect_boundary(lead.find_boundary(loaded.settings, repository), unsafe=unsafe.no_sandbox)
     root = lead.create_team(
         here, goal=goal.strip(), name=name, settings=loaded.settings, network_files=unsafe.network_files
     )
@@ -70,7 +71,9 @@ def resume(*, team: str | None, given: Mapping[str, Any], unsafe: Unsafe, output
     return _go(root, loaded, key, unsafe=unsafe, output=output, asks=interactive(output))
 
 
-def join(name: str, *, team: str | None, role: str | None, given: Mapping[str, Any], output: str) -> int:
+def join(
+    name: str, *, team: str | None, role: str | None, given: Mapping[str, Any], unsafe: Unsafe, output: str
+) -> int:
     """Run one teammate in this process, until its life ends."""
     check_format(output)
     here = Path.cwd()
@@ -88,6 +91,7 @@ def join(name: str, *, team: str | None, role: str | None, given: Mapping[str, A
         model_name=given.get("model"),
         settings=loaded.settings,
         api_key=loaded.key.value if loaded.key is not None else None,
+        unsafe_no_sandbox=unsafe.no_sandbox,
         watch=_watcher(output),
         say=_say_at_once,
     )

@@ -24,14 +24,24 @@ from coterie.teammates.settings import TeamSettings
 
 __all__ = ["Key", "Loaded", "load", "load_for_join", "load_for_resume", "mask", "need_key", "remember_base_url"]
 
+LEADS_TO_FILES = frozenset(
+    {"PATH", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"}
+)
+"""Variables of commands: what they name is shown in the sandbox."""
 RANK: Mapping[str, Sequence[Any]] = {
     "approver": ("lead", "human"),
     "plans": ("none", "lead", "all"),
     "splits": ("auto", "human"),
 }
 """The values of a setting, the loosest first."""
-MAY_CHANGE = ("approver", "plans", "splits", "teammates", "checks", "max_usd", "max_tokens", "model")
-"""What a resume may change, the base URL and the permission rules besides."""
+MAY_CHANGE = (
+    *("approver", "plans", "splits", "teammates", "checks", "max_usd", "max_tokens", "model"),
+    *("network", "unix_sockets", "sandbox_read_only"),
+    *("max_file_mb", "max_memory_mb", "max_processes", "max_open_files"),
+)
+"""What a resume may change, the base URL and the permission rules besides.
+
+What has no word on the command line, a variable may loosen."""
 NEVER_FROM_REPOSITORY = ("read_roots",)
 _BENDS = re.compile(
     r"PATH|IFS|ENV|PS4|BASH.*|SHELLOPTS|CDPATH|PROMPT_COMMAND|LD_.*|DYLD_.*|(.*_)?(PAGER|EDITOR)|LESS.*"
@@ -81,7 +91,8 @@ def load(
     for layer in reversed(layers):
         kept = {name: each for name, each in layer.items() if not _reaches_out(name, each)}
         notes += [
-            f"{name} of {each.source} is not used: a repository must not say what can be read outside of it"
+            f"{name} of {each.source} is not used: a repository must not say what can be reached outside of it, "
+            f"COTERIE_{name.upper()} or your own file may"
             for name, each in layer.items()
             if name not in kept
         ]
@@ -320,7 +331,7 @@ def _refuse_roots(roots: Sequence[str], checkout: Path, worktrees: Path) -> None
 
 def _reaches_out(name: str, given: Given) -> bool:
     """Whether a repository's own file would open what lies outside of it."""
-    return name in NEVER_FROM_REPOSITORY and given.origin == "repository"
+    return given.origin == "repository" and (name in NEVER_FROM_REPOSITORY or _opens(name, checked(name, given)))
 
 
 def _loosens(name: str, held: TeamSettings, new: Any) -> bool:
@@ -336,6 +347,20 @@ def _loosens(name: str, held: TeamSettings, new: Any) -> bool:
             return not set(old) <= set(new)
         case "max_usd" | "max_tokens":
             return old is not None and (new is None or new > old)
+    return False
+
+
+def _opens(name: str, value: Any) -> bool:
+    """Whether such a value lets commands reach more than they do without it."""
+    match name:
+        case "network":
+            return bool(value != "off")
+        case "unix_sockets" | "sandbox_read_only":
+            return bool(value)
+        case "environment":
+            return bool(LEADS_TO_FILES & set(value))
+        case "max_file_mb" | "max_memory_mb" | "max_processes" | "max_open_files":
+            return bool(value == 0 or value > FIELDS[name].default)
     return False
 
 

@@ -21,7 +21,7 @@ class View(Shape):
     """What every reading command says first."""
 
     team: str
-    sandbox: str = Field(description="level of the boundary around commands: full, partial or none")
+    sandbox: str = Field(description="what keeps commands in: full, partial: and what is not kept, or none")
 
 
 class BoardRow(Shape):
@@ -270,7 +270,7 @@ class Examined(Shape):
 class DoctorView(Shape):
     """What `coterie doctor` found. `exit` is its exit code."""
 
-    sandbox: str = Field(description="level of the boundary around commands: full, partial or none")
+    sandbox: str = Field(description="what keeps commands in: full, partial: and what is not kept, or none")
     machine: Machine
     teams: list[Examined]
     exit: int

@@ -78,8 +78,10 @@ def expected(name: str) -> str:
         return "a list of absolute paths of folders"
     if name in RULES:
         return "a list of permission rules"
+    if kind is bool:
+        return "true or false"
     if kind is list:
-        return "a list of commands"
+        return "a list of commands" if name == "checks" else "a list of paths"
     if kind is dict:
         return "a table of name = " + (" or ".join(repr(each) for each in choices) if choices else "text")
     if kind is str:
@@ -130,6 +132,8 @@ def _bound(name: str, which: str) -> Any:
 
 def _fits(name: str, value: Any) -> bool:
     kind, choices = _kind(name), _choices(name)
+    if kind is bool:
+        return type(value) is bool
     if kind is int:
         return type(value) is int and _in_range(name, value)
     if kind is float:
@@ -178,6 +182,8 @@ def _from_text(name: str, value: Any) -> Any:
     if _optional(name) and text.lower() == "none" and "none" not in _choices(name):
         return None
     match _kind(name):
+        case k if k is bool:
+            return {"true": True, "false": False}.get(text.lower(), value)
         case k if k is int:
             return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else value
         case k if k is float:

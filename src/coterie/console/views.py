@@ -13,7 +13,7 @@ def show(reading: Reading, identifier: str) -> shapes.ShowView:
     tokens, usd = spent_on(reading.root, task.id)
     return shapes.ShowView(
         team=reading.name,
-        sandbox=places.SANDBOX,
+        sandbox=places.sandbox_of(reading.root),
         task=task,
         state=reading.state(task),
         open_blockers=reading.open_blockers(task),
@@ -42,7 +42,7 @@ def team(reading: Reading) -> shapes.TeamView:
         rows.append(shapes.MemberRow(**known | seen))
     return shapes.TeamView(
         team=reading.name,
-        sandbox=places.SANDBOX,
+        sandbox=places.sandbox_of(reading.root),
         goal=reading.goal,
         ended=ended if isinstance(ended := reading.record.get("ended"), dict) else None,
         running=shapes.Running(**running, answers=lead.answers if lead is not None else None) if running else None,
@@ -67,7 +67,8 @@ def inbox(reading: Reading) -> shapes.InboxView:
         )
     items.sort(key=lambda item: (-len(item.unblocks), int(item.request.id[1:])))
     waiting = len(reading.mail_of("human"))
-    return shapes.InboxView(team=reading.name, sandbox=places.SANDBOX, items=items, waiting_mail=waiting)
+    sandbox = places.sandbox_of(reading.root)
+    return shapes.InboxView(team=reading.name, sandbox=sandbox, items=items, waiting_mail=waiting)
 
 
 def review(reading: Reading, identifier: str) -> shapes.ReviewView:
@@ -84,7 +85,7 @@ def review(reading: Reading, identifier: str) -> shapes.ReviewView:
     ]
     return shapes.ReviewView(
         team=reading.name,
-        sandbox=places.SANDBOX,
+        sandbox=places.sandbox_of(reading.root),
         request=request,
         standing=str(reading.standing(request)),
         earlier=earlier,
@@ -94,7 +95,9 @@ def review(reading: Reading, identifier: str) -> shapes.ReviewView:
 
 def mail(reading: Reading) -> shapes.MailView:
     """The mail that waits for the person."""
-    return shapes.MailView(team=reading.name, sandbox=places.SANDBOX, messages=reading.mail_of("human"))
+    return shapes.MailView(
+        team=reading.name, sandbox=places.sandbox_of(reading.root), messages=reading.mail_of("human")
+    )
 
 
 def _row(reading: Reading, request: Request) -> shapes.RequestRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coterie.lead.audit import Fault, audit, set_aside
+from coterie.lead.boundary import expect_boundary, find_boundary, sandbox_of
 from coterie.lead.ending import spent_by_task
 from coterie.lead.host import Outcome
 from coterie.lead.join import join_team
@@ -16,12 +17,15 @@ __all__ = [
     "Outcome",
     "audit",
     "create_team",
+    "expect_boundary",
+    "find_boundary",
     "find_team",
     "join_team",
     "open_team",
     "owes",
     "repair",
     "run_team",
+    "sandbox_of",
     "set_aside",
     "spent_by_task",
     "take_now",

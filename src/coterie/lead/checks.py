@@ -54,6 +54,7 @@ class Checks:
             timeout_s=settings.check_timeout,
             cancel=cancel,
             owner="queue",
+            check=True,
             keep_output=True,
             env=settings.environment,
             started=lambda mark: files.append(_marks(team.root, team.process), mark.model_dump_json().encode() + b"\n"),

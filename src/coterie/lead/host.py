@@ -14,9 +14,9 @@ from coterie.errors import AlreadyRunning, UsageError
 from coterie.lead.opening import read_instructions
 from coterie.teammates.commands import Commands
 from coterie.teammates.model import Model
-from coterie.teammates.sandbox import NoSandbox, hide_process
+from coterie.teammates.sandbox import Sandbox, hide_process
 from coterie.teammates.settings import TeamSettings
-from coterie.teammates.team import Runtime, Team
+from coterie.teammates.team import Kept, Runtime, Team
 
 __all__ = ["Outcome", "forget_process", "hosting", "leading", "make_runtime", "mark_of_host", "real_model"]
 
@@ -29,16 +29,17 @@ class Outcome:
     summary: str
 
 
-def mark_of_host() -> dict[str, Any]:
-    """What a host writes into the locks that it holds for its life."""
-    return {"schema": 1, "process": files.token(), "started": files.now(), **files.process_mark(os.getpid())}
+def mark_of_host(sandbox: Kept | None = None) -> dict[str, Any]:
+    """What a host writes into the locks that it holds for its life. sandbox: of a host that runs commands."""
+    mark = {"schema": 1, "process": files.token(), "started": files.now(), **files.process_mark(os.getpid())}
+    return mark if sandbox is None else mark | {"sandbox": sandbox.model_dump(mode="json")}
 
 
 @contextlib.contextmanager
-def hosting(root: Path) -> Iterator[str]:
+def hosting(root: Path, sandbox: Kept | None = None) -> Iterator[str]:
     """Be a host process of the team at `root`: its lock is held until the block ends. Gives the process's id."""
     process = files.token()
-    hold = files.hold(files.make_folder(root / "processes") / f"{process}.lock", mark_of_host())
+    hold = files.hold(files.make_folder(root / "processes") / f"{process}.lock", mark_of_host(sandbox))
     try:
         yield process
     finally:
@@ -48,7 +49,7 @@ def hosting(root: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def leading(root: Path) -> Iterator[str]:
+def leading(root: Path, sandbox: Kept | None = None) -> Iterator[str]:
     """Be the one host that runs the lead, the queue and recovery; gives the process's id.
 
     Raises `AlreadyRunning` naming pid and start time where another process is.
@@ -61,7 +62,7 @@ def leading(root: Path) -> Iterator[str]:
             "steer it with `coterie say`, stop it with `coterie stop`"
         ) from None
     try:
-        with hosting(root) as process:
+        with hosting(root, sandbox) as process:
             yield process
     finally:
         hold.release()
@@ -95,12 +96,12 @@ def real_model(settings: TeamSettings, api_key: str | None) -> Model:
 
 
 def make_runtime(
-    team: Team, settings: TeamSettings, model: Model, *, hold_claims: Callable[[], str] = lambda: ""
+    team: Team, settings: TeamSettings, model: Model, sandbox: Sandbox, *, hold_claims: Callable[[], str] = lambda: ""
 ) -> Runtime:
     """What the members of one host process share. Its commands are closed by whoever enters them."""
     commands = Commands(
         team.root / "output",
-        sandbox=NoSandbox(),
+        sandbox=sandbox,
         ceiling=[Path(team.record.worktrees_root)],
         report=lambda text: team.events.say("warning", text),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import CoterieError, KeyOrBilling, Refused, UsageError
+from coterie.lead.boundary import expect_boundary, find_boundary, kept, sandbox_of, say_boundary
 from coterie.lead.host import Outcome, hosting, make_runtime, real_model
 from coterie.lead.opening import open_team
 from coterie.lead.pause import RETRY, Pause
@@ -19,9 +20,12 @@ from coterie.mailbox import Event as Told
 from coterie.teammates.events import Event
 from coterie.teammates.model import Model
 from coterie.teammates.roster import MemberRecord, Status
+from coterie.teammates.sandbox import Sandbox
+from coterie.teammates.sandbox.probe import Found
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Team, TeamRecord
 from coterie.teammates.teammate import Teammate
+from coterie.worktrees import Repository, find_repository
 
 __all__ = ["JoinedRun", "join_team"]
 
@@ -39,6 +43,8 @@ def join_team(
     role: str | None = None,
     model_name: str | None = None,
     model: Model | None = None,
+    unsafe_no_sandbox: bool = False,
+    look_for_boundary: Callable[[TeamSettings, Repository], Found] = find_boundary,
     watch: Callable[[Event], None] = lambda event: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
@@ -46,7 +52,8 @@ def join_team(
 
     settings: the team's, with the base URL of this process. say: told a line when a signal comes, in its handler.
     Refused where the name is taken by a life that goes on, the team has all the teammates it may have, has ended, or no
-    host runs its lead. `UsageError` for what is no name.
+    host runs its lead. `UsageError` for what is no name, `EnvironmentFault` where the sandbox of commands is below full
+    unless `unsafe_no_sandbox`.
     """
     try:
         files.check_name(name)
@@ -62,8 +69,10 @@ def join_team(
         )
     if model is None and not api_key:
         raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
+    boundary = look_for_boundary(settings, find_repository(root.parent.parent))
+    expect_boundary(boundary, unsafe=unsafe_no_sandbox)
     chosen = model or real_model(settings, api_key)
-    with hosting(root) as process:
+    with hosting(root, kept(boundary)) as process:
         team = open_team(root, process=process)
         _await_last_life(team, name)
         team.events.outside = True
@@ -72,7 +81,7 @@ def join_team(
             life = team.roster.spawn(
                 name, role=role, model=model_name or settings.model, most=record.settings.teammates, joined=process
             )
-            return JoinedRun(team, settings, chosen, life, say=say).go()
+            return JoinedRun(team, settings, chosen, sandbox_of(boundary, team, settings), life, say=say).go()
 
 
 def _lead_lives(root: Path) -> bool:
@@ -106,6 +115,7 @@ class JoinedRun:
         team: Team,
         settings: TeamSettings,
         model: Model,
+        sandbox: Sandbox,
         life: MemberRecord,
         *,
         say: Callable[[str], None] = lambda text: None,
@@ -113,7 +123,7 @@ class JoinedRun:
         self.team = team
         self.say = say
         self.life = life
-        self.runtime = make_runtime(team, settings, model, hold_claims=self.hold_claims)
+        self.runtime = make_runtime(team, settings, model, sandbox, hold_claims=self.hold_claims)
         self.runtime.claims_open.set()  # of this process; what holds claims is looked at each time
         self._held = team.record.settings
         self.pause = Pause(self.runtime, interactive=False)
@@ -142,7 +152,7 @@ class JoinedRun:
         team, life = self.team, self.life
         role = f" (role {life.role})" if life.role else ""
         team.events.say("member", f"joins the team {team.name}{role}", member=life.name, process=team.process)
-        team.events.say("warning", self.runtime.commands.sandbox.detail, member=life.name)
+        say_boundary(team, self.runtime.commands.sandbox, member=life.name)
         with contextlib.suppress(CoterieError):
             team.mail.send(
                 Told(text=f"{life.instance}{role} has joined from another terminal", event="member-joined"),

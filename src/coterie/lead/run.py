@@ -9,6 +9,7 @@ from pathlib import Path
 
 from coterie import files
 from coterie.errors import CoterieError, KeyOrBilling, Refused
+from coterie.lead.boundary import expect_boundary, find_boundary, kept, sandbox_of, say_boundary
 from coterie.lead.checks import Checks
 from coterie.lead.ending import OPEN, Ending, write_report
 from coterie.lead.host import Outcome, leading, make_runtime, real_model
@@ -28,10 +29,12 @@ from coterie.teammates.journal import DamagedJournal
 from coterie.teammates.member import Member
 from coterie.teammates.model import Model
 from coterie.teammates.roster import MemberRecord, Status
+from coterie.teammates.sandbox import Sandbox
+from coterie.teammates.sandbox.probe import Found
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Team, TeamRecord
 from coterie.teammates.teammate import Teammate
-from coterie.worktrees import find_repository, refuse_foreign_state, uncommitted
+from coterie.worktrees import Repository, find_repository, refuse_foreign_state, uncommitted
 
 __all__ = ["Outcome", "Run", "owes", "run_team"]
 
@@ -48,6 +51,7 @@ def run_team(
     interactive: bool = False,
     watch: Callable[[Event], None] = lambda event: None,
     unsafe_no_sandbox: bool = False,
+    look_for_boundary: Callable[[TeamSettings, Repository], Found] = find_boundary,
     network_files: bool = False,
     file_system: Callable[[Path], str] = files.file_system,
     again: str | None = None,
@@ -58,26 +62,30 @@ def run_team(
     settings: in force from now on, and written to team.json. model: instead of the API, for tests and demos.
     watch: called with every event. again: the command that goes on with it, for people; else resume. say: told a line
     when a signal comes, in its handler. Raises errors of ours with their exit code for what is refused before any work:
-    `AlreadyRunning` where another process runs this team, `KeyOrBilling` without a key, `EnvironmentFault` on a network
-    file system unless `network_files`.
+    `EnvironmentFault` where the sandbox of commands is below full, unless `unsafe_no_sandbox`, and `UsageError` for
+    settings of it that cannot be; `AlreadyRunning` where another process runs this team, `KeyOrBilling` without a
+    key, `EnvironmentFault` on a network file system unless `network_files`.
     """
-    del unsafe_no_sandbox  # accepted; there is no sandbox to refuse without yet, and every view says so
-    refuse_foreign_state(find_repository(root.parent.parent))
+    repository = find_repository(root.parent.parent)
+    refuse_foreign_state(repository)
     refuse_network_files(root, allowed=network_files, file_system=file_system)
     record = TeamRecord.read(root)
     if record.ended is not None and not owes(root):
         return Outcome(record.ended.exit, f"the team {record.team} has ended: {record.ended.summary}")
     if model is None and not api_key:
         raise KeyOrBilling("no API key: set ANTHROPIC_API_KEY, or put it into .env")
+    boundary = look_for_boundary(settings, repository)
+    expect_boundary(boundary, unsafe=unsafe_no_sandbox)
     chosen = model or real_model(settings, api_key)
-    with leading(root) as process:
-        TeamRecord.read(root).model_copy(update={"settings": settings}).write(root)
+    with leading(root, kept(boundary)) as process:
+        TeamRecord.read(root).model_copy(update={"settings": settings, "sandbox": kept(boundary)}).write(root)
         team = open_team(root, process=process)
         if _open_tasks(team):
             team.change(ended=None)  # created or retried after the end
         team.events.watch(watch)
         with team.bell:
-            return Run(team, settings, chosen, interactive=interactive, again=again, say=say).go()
+            sandbox = sandbox_of(boundary, team, settings)
+            return Run(team, settings, chosen, sandbox, interactive=interactive, again=again, say=say).go()
 
 
 def owes(root: Path) -> bool:
@@ -105,6 +113,7 @@ class Run:
         team: Team,
         settings: TeamSettings,
         model: Model,
+        sandbox: Sandbox,
         *,
         interactive: bool,
         again: str | None = None,
@@ -113,7 +122,7 @@ class Run:
         self.team = team
         self.again = again or f"coterie resume --team {team.name}"
         self.say = say
-        self.runtime = make_runtime(team, settings, model)
+        self.runtime = make_runtime(team, settings, model, sandbox)
         self.checks = Checks(self.runtime)
         self.ending = Ending(self.runtime, self.checks)
         self.queue = Queue(self.runtime, self.checks)
@@ -131,7 +140,7 @@ class Run:
         signals = interruptible(self.runtime.stop, again=self.again, say=self.say)
         with signals, self.runtime.commands, self.joined:
             team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
-            team.events.say("warning", self.runtime.commands.sandbox.detail)
+            say_boundary(team, self.runtime.commands.sandbox)
             if left := uncommitted(team.repository, team.record.base.branch):
                 names = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
                 text = f"work starts from HEAD: what is uncommitted in your checkout is no part of it ({names})"

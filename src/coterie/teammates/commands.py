@@ -214,6 +214,7 @@ class Commands:
         env: Mapping[str, str] | None = None,
         command_id: str | None = None,
         writable: bool = True,
+        check: bool = False,
         keep_output: bool = False,
         started: Callable[[ProcessMark], object] = _ignore,
         cancel: Cancel | None = None,
@@ -223,7 +224,8 @@ class Commands:
 
         A string goes to `bash -c` (`sh` if there is none), a list is run as it is. `started` is called before the
         command begins; if it raises, or this process dies in it, the command never does. A command without
-        `command_id` gets one that begins with `<owner>.`. `keep_output`: also a short output gets its file.
+        `command_id` gets one that begins with `<owner>.`. `writable`: whether it may write in `cwd`. `check`: it is a
+        check, which may have the network where others have none. `keep_output`: also a short output gets its file.
         `on_output` hears the readable text in this thread as it comes.
 
         A command that cannot be found or run ends with 127 or 126 and says so in its text, as in a shell. Raises
@@ -235,7 +237,7 @@ class Commands:
                 command_id=self._id(command_id, owner), exit_code=None, timed_out=False,
                 cancelled=cancel.reason or "cancelled", text="", output_id=None, seconds=0.0,
             )  # fmt: skip
-        run = self._launch(command, cwd, owner, env, command_id, writable, keep_output, on_output, started)
+        run = self._launch(command, cwd, owner, env, command_id, writable, check, keep_output, on_output, started)
         remove = cancel.on(lambda: run.stop(cancel.reason or "cancelled"))
         try:
             return run.go(timeout_s)
@@ -253,13 +255,14 @@ class Commands:
         env: Mapping[str, str] | None = None,
         command_id: str | None = None,
         writable: bool = True,
+        check: bool = False,
         keep_output: bool = False,
         started: Callable[[ProcessMark], object] = _ignore,
         on_output: Callable[[str], object] | None = None,
         on_finished: Callable[[Finished], object] = _ignore,
     ) -> str:
         """As `run`, in the background: returns the command's id at once, and calls back in a thread of its own."""
-        run = self._launch(command, cwd, owner, env, command_id, writable, keep_output, on_output, started)
+        run = self._launch(command, cwd, owner, env, command_id, writable, check, keep_output, on_output, started)
         name = f"command {run.command_id}"
         threading.Thread(target=lambda: on_finished(run.go(timeout_s)), name=name, daemon=True).start()
         return run.command_id
@@ -320,6 +323,7 @@ class Commands:
         env: Mapping[str, str] | None,
         command_id: str | None,
         writable: bool,
+        check: bool,
         keep_output: bool,
         on_output: Callable[[str], object] | None,
         started: Callable[[ProcessMark], object],
@@ -330,8 +334,8 @@ class Commands:
         argv = _argv(command, built["PATH"])
         if not cwd.is_dir():
             raise Refused(f"there is no folder {cwd}")
-        argv = self.sandbox.wrap(argv, cwd=cwd, writable=writable)
-        launched = self._launcher.launch(command_id, argv, cwd=cwd, env=built)
+        boxed = self.sandbox.wrap(argv, cwd=cwd, env=built, writable=writable, check=check)
+        launched = self._launcher.launch(command_id, boxed, cwd=cwd)
         try:
             output = Output(self.output_dir, command_id, keep=keep_output, on_text=on_output)
             run = _Run(launched, output, owner, self._report)

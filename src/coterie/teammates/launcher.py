@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -9,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from coterie.errors import EnvironmentFault
 from coterie.teammates.processes import descendants, end_tree, process
+from coterie.teammates.sandbox import Boxed
 from coterie.teammates.spawner import BOOTSTRAP
 
 __all__ = ["CommandNotStarted", "Ended", "Launched", "Launcher", "ProcessMark"]
@@ -135,8 +136,15 @@ class Launcher:
         self._spawner: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
 
-    def launch(self, command_id: str, argv: list[str], *, cwd: Path, env: Mapping[str, str]) -> Launched:
-        """Prepare `argv` behind its gate. Raises `CommandNotStarted`."""
+    def launch(self, command_id: str, boxed: Boxed, *, cwd: Path) -> Launched:
+        """Prepare a command behind its gate. Raises `CommandNotStarted`."""
+        said: dict[str, Any] = {
+            "argv": boxed.argv,
+            "cwd": str(cwd),
+            "env": boxed.env,
+            "files": [base64.b64encode(each).decode() for each in boxed.files],
+            "limits": dict(boxed.limits),
+        }
         output, written = os.pipe()
         ours, theirs = socket.socketpair()
         try:
@@ -146,7 +154,7 @@ class Launcher:
                 finally:
                     os.close(written)
             ours.settimeout(_ANSWER_S)
-            ours.sendall(json.dumps({"argv": argv, "cwd": str(cwd), "env": dict(env)}).encode() + b"\n")
+            ours.sendall(json.dumps(said).encode() + b"\n")
             answer = b""
             while b"\n" not in answer:
                 data = ours.recv(1 << 16)

@@ -79,6 +79,27 @@ class TeamSettings(BaseModel):
         strict=False,
         description="Seconds that a call waits for your leave; silence means no.",
     )
+    network: Literal["off", "on", "checks"] = Field(
+        default="off", description="Whether commands have the network: none, all, or the checks of the queue alone."
+    )
+    unix_sockets: bool = Field(
+        default=False,
+        description="Whether commands that have the network may make unix sockets, as test suites do that start a "
+        "database. Without the network they may: there is nobody outside to reach.",
+    )
+    sandbox_read_only: list[str] = Field(
+        default_factory=list, description="Folders and files that commands may read besides what PATH leads to."
+    )
+    max_file_mb: int = Field(default=4096, ge=0, le=1 << 24, description="MiB of a file that a command writes; 0: any.")
+    max_memory_mb: int = Field(
+        default=8192, ge=0, le=1 << 24, description="MiB of memory of one process of a command; 0: any."
+    )
+    max_processes: int = Field(
+        default=2048, ge=0, le=1 << 20, description="Processes of one command at a time; 0: any. Not counted for root."
+    )
+    max_open_files: int = Field(
+        default=8192, ge=0, le=1 << 20, description="Open files of one process of a command; 0: any."
+    )
     environment: dict[str, str] = Field(default_factory=dict, description="Variables that commands get, by name.")
 
     @property

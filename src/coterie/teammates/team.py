@@ -24,7 +24,7 @@ from coterie.teammates.roster import Roster, Tokens, dollars
 from coterie.teammates.settings import TeamSettings
 from coterie.worktrees import Keeper, Merger, Repository
 
-__all__ = ["Base", "Ending", "Runtime", "Stop", "Team", "TeamRecord"]
+__all__ = ["Base", "Ending", "Kept", "Runtime", "Stop", "Team", "TeamRecord"]
 
 
 class Base(BaseModel):
@@ -46,6 +46,15 @@ class Ending(BaseModel):
     summary: str = ""
 
 
+class Kept(BaseModel):
+    """What keeps the commands of the team in."""
+
+    model_config = ConfigDict(frozen=True)
+
+    level: Literal["full", "partial", "none"] = Field(description="full: all that was tried from inside was refused")
+    detail: str = Field(description="for people: what holds, or why nothing does")
+
+
 class TeamRecord(BaseModel):
     """team.json."""
 
@@ -59,6 +68,7 @@ class TeamRecord(BaseModel):
     worktrees_root: str
     created_at: str
     base_checked: bool = Field(default=False, description="the checks were run on the base: tasks may be claimed")
+    sandbox: Kept | None = Field(default=None, description="as the lead's host found it by trying; null: it never ran")
     ended: Ending | None = None
 
     def encode(self) -> dict[str, Any]:

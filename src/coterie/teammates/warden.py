@@ -2,18 +2,22 @@
 
 The host and a warden exchange one JSON object a line:
 
-    host    {"argv", "cwd", "env"}    {"go": seconds or null}    {"kill": true}, at any time
+    host    {"argv", "cwd", "env", "files", "limits"}    {"go": seconds or null}    {"kill": true}, at any time
     warden  {"pid", "start", "boot", "warden"} or {"error"}      {"exit", "timed_out", "killed", "left": [pids]}
 
-`exit` is None if the command was ended by its limit or by the host, and negative for a signal of its own making.
+`files` are contents in base64: unnamed files that the command finds open from descriptor FIRST_FILE on, so that they
+stand in no argument and no folder. `limits` are those of `resource`, by name. `exit` is None if the command was ended
+by its limit or by the host, and negative for a signal of its own making.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ctypes
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -23,9 +27,11 @@ from typing import Any, NoReturn
 
 from coterie.teammates.processes import LINUX, Process, boot_id, descendants, end_tree, process
 
-__all__ = ["be", "become_reaper", "child_events", "drain", "warden"]
+__all__ = ["FIRST_FILE", "be", "become_reaper", "child_events", "drain", "warden"]
 
 LINGER_S = 0.1  # what a command's children get to finish by themselves (`cmd > >(tee log)`) once it has ended
+
+FIRST_FILE = 3
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -191,6 +197,17 @@ def command(request: dict[str, Any], output: int, gate: int) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
+        for content in request["files"]:  # everything above 2 is closed, so they get the numbers in order
+            handle = os.memfd_create("given", 0)
+            data = memoryview(base64.b64decode(content))
+            while data:
+                data = data[os.write(handle, data) :]
+            os.lseek(handle, 0, os.SEEK_SET)
+        for name, most in request["limits"].items():
+            which = getattr(resource, f"RLIMIT_{name}")
+            hard = resource.getrlimit(which)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(which, (most, most))
         os.chdir(request["cwd"])
         os.execvpe(request["argv"][0], request["argv"], request["env"])
     except (OSError, ValueError) as error:

@@ -19,6 +19,7 @@ from coterie.worktrees.places import (
 from coterie.worktrees.repository import Repository, check_version, find_repository
 from coterie.worktrees.survey import Worktree
 from coterie.worktrees.trees import Snapshot
+from coterie.worktrees.view import View, settings_of, view
 
 __all__ = [
     "Conflict",
@@ -35,6 +36,7 @@ __all__ = [
     "Repository",
     "Snapshot",
     "Unmergeable",
+    "View",
     "Where",
     "Worktree",
     "branch_of",
@@ -46,7 +48,9 @@ __all__ = [
     "plan_land",
     "prepare",
     "refuse_foreign_state",
+    "settings_of",
     "state_root",
     "uncommitted",
+    "view",
     "work_in_hand",
 ]

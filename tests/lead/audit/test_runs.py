@@ -58,8 +58,8 @@ def test_a_team_is_without_fault_at_every_question_of_a_run_and_after_it(stage: 
 
 def test_a_killed_run_leaves_what_a_start_repairs_and_nothing_else(stage: Stage, tmp_path: Path) -> None:
     fifo = stage.fifo("began")
-    tasks = [{"ref": "a", "subject": "A", "description": f"write a.txt a\nrun test -e {tmp_path}/once && exit 0; touch "
-              f"{tmp_path}/once; echo began > {fifo}; sleep 600"}]  # fmt: skip
+    tasks = [{"ref": "a", "subject": "A", "description": "write a.txt a\nrun test -e ~/once && exit 0; touch "
+              f"~/once; echo began > {fifo}; sleep 600"}]  # fmt: skip
     with served(crew(tasks, ("ada",))) as server:
         env = environment(server.url, tmp_path / "state")
         with started(stage.repository, env, "run", "a change") as process:

@@ -1,4 +1,4 @@
-"""What a command can see and reach: its environment, and the seam for the operating system's sandbox."""
+"""What a command finds in its environment, which is built from nothing; and how a host hides its own."""
 
 from __future__ import annotations
 
@@ -8,38 +8,10 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from coterie.errors import Refused
 
-__all__ = ["NoSandbox", "Sandbox", "environment", "hide_process"]
-
-
-class Sandbox(Protocol):
-    """The one seam for a boundary that the operating system keeps."""
-
-    level: str  # full, partial or none
-    detail: str  # for people: what keeps the boundary, or why nothing does
-    read_only_possible: bool  # whether `writable=False` can be kept
-
-    def wrap(self, argv: list[str], *, cwd: Path, writable: bool) -> list[str]:
-        """The argv that runs `argv` in `cwd` behind the boundary. Raises `Refused` for what it cannot keep."""
-        ...
-
-
-class NoSandbox:
-    """No boundary at all: a command can do whatever the person can who started the run."""
-
-    level = "none"
-    read_only_possible = False
-
-    def __init__(self, detail: str = "no sandbox: commands can reach everything that you can") -> None:
-        self.detail = detail
-
-    def wrap(self, argv: list[str], *, cwd: Path, writable: bool) -> list[str]:
-        if not writable:
-            raise Refused("without a sandbox a command cannot be kept from writing: read with read_file, glob, grep")
-        return argv
+__all__ = ["environment", "hide_process"]
 
 
 def hide_process() -> bool:
