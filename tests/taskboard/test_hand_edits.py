@@ -21,7 +21,6 @@ from coterie.taskboard.trail import Trail
 
 if TYPE_CHECKING:
     from conftest import Team
-
     from coterie.taskboard import Board
 
 
