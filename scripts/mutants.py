@@ -63,15 +63,15 @@ BREAKS = [
     Break(
         "the lock between processes is not taken",
         "files/locks.py",
-        "        if threads.depth == 1:\n            try:\n                processes.acquire(",
-        "        if threads.depth == 0:\n            try:\n                processes.acquire(",
+        "        if threads.depth == 1:\n            try:\n                _wait_for(",
+        "        if threads.depth == 0:\n            try:\n                _wait_for(",
         "tests/test_files.py -k processes",
     ),
     Break(
         "the threads share one lock of filelock (thread_local=False) instead of our own",
         "files/locks.py",
-        "preserve_lock_file=True, poll_interval=0.002)\n            _locks[key] = (_FairLock(), between)",
-        "preserve_lock_file=True, poll_interval=0.002, thread_local=False)\n"
+        "preserve_lock_file=True)\n            _locks[key] = (_FairLock(), between)",
+        "preserve_lock_file=True, thread_local=False)\n"
         "            _locks[key] = (_Open(), between)  # type: ignore[assignment]",
         "tests/test_files.py -k threads",
     ),

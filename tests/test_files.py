@@ -146,6 +146,30 @@ def test_a_lock_that_another_process_keeps_says_its_pid(tmp_path: Path) -> None:
     assert files.holder(tmp_path / "lock") is None
 
 
+def test_a_lock_whose_holder_is_killed_is_free_at_once_for_who_waits(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from coterie import files\n"
+        "with files.locked(Path(sys.argv[1])): print('locked', flush=True); sys.stdin.read()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"locked\n"
+    got = threading.Event()
+
+    def wait() -> None:
+        with files.locked(tmp_path / "lock", timeout=60):
+            got.set()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert not got.wait(0.1)
+    child.kill()
+    assert got.wait(20), "the next gets it without any time-out"
+    waiter.join()
+    child.communicate()
+
+
 def test_the_lock_of_a_dead_process_is_removed_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
     path = tmp_path / "p.lock"
     kept = files.hold(path, {"pid": 1})

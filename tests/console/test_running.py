@@ -216,7 +216,7 @@ def test_a_team_that_runs_is_not_run_twice(repository: Path, new_team: Callable[
         done = coterie("resume", "--team", "other", ANTHROPIC_API_KEY=KEY)
     finally:
         lock.release()
-    assert done.returncode == 4 and f"pid {os.getpid()}" in done.stderr
+    assert done.returncode == 4 and f"pid {os.getpid()} since {info['started']}" in done.stderr
 
 
 def test_the_demo_keeps_its_sample_where_it_is_told_to(repository: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -511,11 +512,32 @@ def test_a_board_that_does_not_exist_yet_is_empty_and_stays_so(team: Team) -> No
     assert list(team.root.iterdir()) == []
 
 
-def test_a_board_of_1000_tasks_is_read_in_number_order(team: Team) -> None:
-    team.create(*[f"r{each}" for each in range(1000)])
+def test_a_board_of_1000_tasks_is_read_in_number_order_and_a_claim_opens_no_more_files_than_on_one_of_10(
+    team: Team,
+) -> None:
+    opened: list[str] = []
+    watching = False
+
+    def watch(event: str, arguments: tuple[object, ...]) -> None:
+        if watching and event == "open" and str(team.root) in str(arguments[0]):
+            opened.append(str(arguments[0]))
+
+    def opened_by_a_claim(owner: str) -> int:
+        nonlocal watching
+        opened.clear()
+        watching = True
+        team.claim(owner)
+        watching = False
+        return len(opened)
+
+    team.create(*[f"r{each}" for each in range(10)])
+    sys.addaudithook(watch)
+    few = opened_by_a_claim("ada")
+    team.create(*[f"r{each}" for each in range(10, 1000)])
+    assert 0 < opened_by_a_claim("bob") <= few
     found = read_tasks(team.tasks)
     assert [task.id for task in found] == [f"T{each}" for each in range(1, 1001)]
-    assert all(row.ready for row in rows(found))
+    assert sum(row.ready for row in rows(found)) == 998
 
 
 def test_a_task_handed_out_cannot_be_changed(team: Team) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coterie.taskboard import NewTask, Status, Task, read_tasks
+from coterie.taskboard import Assignment, NewTask, Status, Task, read_tasks
 
 if TYPE_CHECKING:
     from conftest import Team
@@ -49,6 +49,75 @@ def test_of_32_threads_that_want_the_last_task_one_gets_it(team: Team) -> None:
     (task,) = [each for each in got if each is not None]
     assert len(got) == 32
     assert task == team.board.get("T1")
+
+
+MANY = """
+import os, sys
+from pathlib import Path
+from coterie import files
+from coterie.taskboard import Board
+root = Path(sys.argv[1])
+files.promise(files.Durability.PROCESS)
+children = []
+for number in range(50):
+    child = os.fork()
+    if child == 0:
+        board, mine = Board(root, process=f"p{number}"), []
+        while (task := board.claim(owner=f"m{number}-{len(mine)}", instance=f"m{number}-{len(mine)}#1")) is not None:
+            mine.append(f"{task.id} {task.claim.owner}\\n")
+        (root / f"out{number}").write_text("".join(mine))
+        os._exit(0)
+    children.append(child)
+sys.exit(sum(os.waitpid(each, 0)[1] != 0 for each in children))
+"""
+
+
+def test_of_50_processes_that_claim_at_once_no_two_own_a_task_and_none_starves(team: Team) -> None:
+    count = 200 if SOAK else 70
+    team.create(*[f"r{each}" for each in range(count)])
+    done = subprocess.run([sys.executable, "-c", MANY, str(team.root)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = sorted(line.split() for path in team.root.glob("out*") for line in path.read_text().splitlines())
+    stored = sorted([task.id, task.claim.owner] for task in read_tasks(team.tasks) if task.claim is not None)
+    assert told == stored and len(told) == len({task for task, _ in told}) == count
+    assert {task.epoch for task in read_tasks(team.tasks)} == {1}
+
+
+def test_a_dependant_that_is_created_together_with_its_blocker_is_never_claimed_first(team: Team) -> None:
+    """Whoever claims is at it all the time, and would take the dependant if it could: it has the higher priority."""
+    done = threading.Event()
+    order: list[str] = []
+
+    def claim(name: str) -> None:
+        board = team.open(process=name)
+        while True:
+            last = done.is_set()
+            task = board.claim(owner=name, instance=f"{name}#1")
+            if task is None:
+                if last:
+                    return
+                continue
+            order.append(task.subject)
+            board.bind(task.id, task.epoch, Assignment(worktree="/w", branch=task.id, base="b"))
+            board.submit(task.id, task.epoch, by=name, summary="", commit="c")
+            board.complete(task.id, task.epoch, merged_commit="m")
+
+    crew = [threading.Thread(target=claim, args=(f"m{each}",)) for each in range(3)]
+    for each in crew:
+        each.start()
+    for number in range(15):
+        team.board.create(
+            [
+                NewTask(ref="child", subject=f"child{number}", blocked_by=("parent",), priority=10),
+                NewTask(ref="parent", subject=f"parent{number}"),
+            ],
+            by="lead",
+        )
+    done.set()
+    for each in crew:
+        each.join()
+    assert len(order) == len(set(order)) == 30
+    assert all(order.index(f"parent{number}") < order.index(f"child{number}") for number in range(15))
 
 
 def test_every_task_is_done_once_by_a_crowd_and_no_reader_ever_sees_a_broken_file(team: Team, tmp_path: Path) -> None:

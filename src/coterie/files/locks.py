@@ -92,6 +92,8 @@ class _FairLock:
         return self._depth
 
 
+FIRST, LAST = 0.002, 0.02  # seconds between two tries of the lock between processes, at first and in the end
+
 _locks: dict[str, tuple[_FairLock, filelock.FileLock]] = {}
 _locks_guard = threading.Lock()
 
@@ -100,7 +102,7 @@ def _lock_of(path: Path) -> tuple[_FairLock, filelock.FileLock]:
     key = f"{os.getpid()}:{path}"
     with _locks_guard:
         if key not in _locks:
-            between = filelock.FileLock(path, fallback_to_soft=False, preserve_lock_file=True, poll_interval=0.002)
+            between = filelock.FileLock(path, fallback_to_soft=False, preserve_lock_file=True)
             _locks[key] = (_FairLock(), between)
         return _locks[key]
 
@@ -119,10 +121,7 @@ def locked(path: Path, *, timeout: float = 30.0, cancel: Waits | None = None) ->
     try:
         if threads.depth == 1:
             try:
-                processes.acquire(
-                    timeout=max(0.0, end - time.monotonic()),
-                    cancel_check=cancel.is_set if cancel is not None else None,
-                )
+                _wait_for(processes, end, cancel)
             except filelock.Timeout:
                 pid = holder(path)
                 who = f"process {pid}" if pid is not None else "another process"
@@ -148,6 +147,24 @@ def locked(path: Path, *, timeout: float = 30.0, cancel: Waits | None = None) ->
             folders, pending.folders = pending.folders, set()
             for folder in folders:
                 sync_folder(folder)
+
+
+def _wait_for(lock: filelock.FileLock, end: float, cancel: Waits | None) -> None:
+    """Try more and more seldom: many processes that wait would else take the processor from the one that has the lock.
+
+    Raises `filelock.Timeout`.
+    """
+    pause = FIRST
+    while True:
+        left = max(0.0, end - time.monotonic())
+        check = cancel.is_set if cancel is not None else None
+        try:
+            lock.acquire(timeout=min(left, 4 * pause), poll_interval=pause, cancel_check=check)
+            return
+        except filelock.Timeout:
+            if time.monotonic() >= end or (cancel is not None and cancel.is_set()):
+                raise
+        pause = min(2 * pause, LAST)
 
 
 class Hold:
