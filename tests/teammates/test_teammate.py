@@ -394,3 +394,92 @@ def test_work_that_a_person_takes_back_is_carried_over_to_the_next_epoch(stage: 
         assert whole.wait(30)
     assert outcome[0].exit_code == 0, outcome[0].summary
     assert stage.task()["epoch"] == 2 and stage.merged("half.txt") == "half\n"
+
+
+# ------------------------------------------------------------ waiting, and being idle
+
+
+def test_who_waits_for_a_decision_claims_nothing_and_ends_when_it_is_asked_without_a_model_call(stage: Stage) -> None:
+    tasks = [
+        {**TASK, "requires_plan": True, "priority": 9},
+        {"ref": "b", "subject": "B", "description": "write b.txt b"},
+    ]
+    leads = lead(tasks, ("ada",))
+    asked: list[str] = []
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            return leads(request)
+        asked.append(request.user_id)
+        return mate(request)
+
+    with stage.running(respond, approver="human", plans="lead", stall_timeout=3.0) as outcome:
+        team = stage.create()
+        while not (stage.root / "requests/R1.json").exists() or stage.member("ada")["status"] != "waiting":
+            team.bell.wait(team.bell.count(), 0.05)
+        calls = len(asked)
+        request = ask_to_stop(team, "ada")
+        while team.roster.instance_of("ada") is not None:
+            team.bell.wait(team.bell.count(), 0.05)
+        assert len(asked) == calls == 1
+    assert str(team.requests.get(request.id).status) == "acknowledged"
+    assert (stage.task()["status"], stage.task()["epoch"], stage.task()["losses"]) == ("pending", 1, 1)
+    assert (stage.task("T2")["status"], stage.task("T2")["epoch"]) == ("pending", 0), "it claims nothing meanwhile"
+    assert stage.member("ada")["status"] == "stopped" and outcome[0].exit_code != 0
+
+
+def test_a_message_that_arrives_in_the_last_turn_is_read_before_the_member_rests(stage: Stage) -> None:
+    leads = lead([TASK], ("ada",))
+    heard = threading.Event()
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            if "No task is open any more" in last_text(request):
+                assert heard.wait(30), "it was never read"
+            return leads(request)
+        if "while you hand in" in str(request.messages):
+            heard.set()
+            return reply(request, "read")
+        answer = mate(request)
+        if any(block.get("name") == "submit_work" for block in answer.content):  # the call that is its last is running
+            stage.team.mail.send(Note(text="while you hand in"), sender="human", sender_instance=None, to="ada")
+        return answer
+
+    outcome = stage.go(respond)
+    assert outcome.exit_code == 0 and heard.is_set(), outcome.summary
+    assert stage.merged("a.txt") == "a\n"
+    assert not any(each["body"].get("event") == "undelivered" for each in stage.mail("human"))
+
+
+def test_idle_teammates_say_so_once_and_cost_the_lead_nothing_however_often_they_look(stage: Stage) -> None:
+    runs, gate = stage.fifo("runs"), stage.fifo("gate")
+    mates = ("ada", "ben", "cleo", "dan", "eve")
+    script = crew([{**TASK, "description": f"run echo runs > {runs}; cat {gate} > a.txt"}], mates)
+    asked: list[str] = []
+
+    def respond(request: ModelRequest) -> Answer:
+        asked.append(request.user_id)
+        return script(request)
+
+    def idle() -> set[str]:
+        return {name for name in mates if stage.member(name)["status"] == "idle"}
+
+    with stage.running(respond, teammates=5) as outcome:
+        assert runs.read_text() == "runs\n"
+        try:
+            team = stage.create()
+            while len(idle()) < 4 or stage.member("lead")["status"] != "idle":
+                team.bell.wait(team.bell.count(), 0.05)
+            resting = idle()
+            calls, mail = list(asked), len(stage.mail("lead"))
+            for _ in range(60):  # a busy hour: each ring is a look of everybody
+                team.bell.ring()
+                team.bell.wait(team.bell.count(), 0.02)
+            assert asked == calls and len(stage.mail("lead")) == mail
+        finally:
+            gate.write_text("a\n")
+    assert outcome[0].exit_code == 0, outcome[0].summary
+    said = [
+        each["member"] for each in stage.events("member") if each.get("status") == "idle" and "ready" in each["text"]
+    ]
+    assert sorted(name for name in said if name in resting) == sorted(resting), "once each"
