@@ -141,6 +141,30 @@ def test_twice_it_stops_at_once_in_a_long_tool_call_and_resume_tells_that_it_was
     assert not any(is_alive(pid, start) for pid, start in marks.items())
 
 
+WAITS = """
+import os, sys
+from coterie.__main__ import main
+def hear(event, arguments):
+    if event == "open" and str(arguments[0]).endswith("/main/lock"):
+        os.write(1, b"waits\\n")
+sys.addaudithook(hear)
+sys.argv[1:] = ["task", "add", "another"]
+sys.exit(main())
+"""
+
+
+def test_a_command_that_waits_for_the_teams_lock_ends_at_once_and_has_done_nothing(rooms: Any) -> None:
+    tasks = sorted((rooms.root / "tasks").iterdir())
+    with files.locked(rooms.root / "lock"), running(sys.executable, "-c", WAITS) as waiting:
+        until(waiting.stdout, "waits")
+        waiting.send_signal(signal.SIGINT)
+        code = waiting.wait(20)
+        assert waiting.stderr is not None
+        said = waiting.stderr.read()
+    assert code == 130 and "Traceback" not in said and len(said.splitlines()) <= 1, said
+    assert sorted((rooms.root / "tasks").iterdir()) == tasks
+
+
 def test_a_terminal_that_goes_away_stops_the_run_in_order(repository: Path, slow: Server) -> None:
     mine, theirs = pty.openpty()
 

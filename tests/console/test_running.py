@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -217,6 +218,35 @@ def test_a_team_that_runs_is_not_run_twice(repository: Path, new_team: Callable[
     finally:
         lock.release()
     assert done.returncode == 4 and f"pid {os.getpid()} since {info['started']}" in done.stderr
+
+
+@contextlib.contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """A folder that nobody may write to: for root, which every permission is open to, another mount of it."""
+    if os.geteuid() != 0:
+        folder.chmod(0o555)
+        yield
+        folder.chmod(0o755)
+        return
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_where_nothing_can_be_written_it_ends_with_5_and_the_path_before_any_call(
+    repository: Path, server: Server, new_team: Callable[..., Path]
+) -> None:
+    with read_only(repository):
+        done = coterie("run", "add two", "--base-url", server.url, cwd=repository, ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 5 and str(repository) in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    root = new_team("main")
+    with read_only(root):
+        done = coterie("resume", "--base-url", server.url, cwd=repository, ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 5 and str(root) in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert server.requests == []
 
 
 def test_the_demo_keeps_its_sample_where_it_is_told_to(repository: Path) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.acceptance.conftest import git
+from tests.teammates.stage import Stage
 
 from coterie import files
 from coterie.errors import EnvironmentFault, UsageError
-from coterie.lead import create_team, run_team
+from coterie.lead import create_team, open_team, run_team
+from coterie.mailbox import Note
+from coterie.taskboard import NewTask
 from coterie.teammates.model import ScriptedModel, reply
+from coterie.teammates.roster import Status
 from coterie.teammates.settings import TeamSettings
 
 
@@ -67,3 +72,30 @@ def test_kinds_of_network_file_systems_are_known(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "tmpfs", "overlay", "zfs", "fuse.ntfs-3g", "unknown"])
 def test_kinds_of_local_file_systems_are_not_refused(kind: str) -> None:
     assert not files.is_network(kind)
+
+
+def test_whatever_one_process_does_wakes_those_who_wait_in_another(stage: Stage) -> None:
+    """A slow poll is the net under the bell: nothing may hang on it."""
+    here = stage.create()
+    there = open_team(stage.root, process="0123456789ab")
+    for name in ("lead", "ada", "ben"):
+        there.roster.spawn(name, model="m")
+    there.board.create([NewTask(ref="a", subject="A")], by="lead")
+
+    def plan() -> None:
+        there.requests.submit_plan(sender="ada", sender_instance="ada#1", to="human", task="T1", epoch=1, text="this")
+
+    acts: dict[str, Callable[[], object]] = {
+        "a task": lambda: there.board.create([NewTask(ref="b", subject="B")], by="lead"),
+        "a claim": lambda: there.board.claim(owner="ada", instance="ada#1"),
+        "a plan": plan,
+        "a decision": lambda: there.requests.decide("R1", by="human", by_instance=None, approve=True),
+        "a message": lambda: there.mail.send(Note(text="x"), sender="human", sender_instance=None, to="ada"),
+        "a life": lambda: there.roster.update("ben", "ben#1", status=Status.IDLE),
+        "a cancel": lambda: there.board.want("T1", move="cancel", by="human", reason="no"),
+    }
+    with here.bell:
+        for name, act in acts.items():
+            seen = here.bell.count()
+            act()
+            assert here.bell.wait(seen, 20) > seen, name

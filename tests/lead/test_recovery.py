@@ -17,7 +17,7 @@ from coterie import files
 from coterie.errors import DamagedError, NewerSchema
 from coterie.lead import open_team, repair
 from coterie.taskboard import NewTask, Status
-from coterie.teammates.journal import Delivered, Started
+from coterie.teammates.journal import Delivered, Ended, Started
 from coterie.worktrees import GitError
 
 __all__ = ["built", "scene"]
@@ -130,6 +130,14 @@ def test_a_member_whose_record_nobody_can_read_ends_and_its_work_goes_to_others(
     assert any("ended before it read" in each.text for each in told["human"])
     assert scene.found() == []
     assert scene.team.roster.spawn("ada", model="m").instance == "ada#2"
+
+
+def test_no_number_of_a_life_is_given_twice_though_the_record_that_had_it_is_gone(scene: Scene) -> None:
+    scene.journal("ada").append(Ended(instance="ada#3", reason="enough"))
+    (scene.root / "members/ada/member.json").write_bytes(b"")
+    recovered(scene)
+    assert scene.team.roster.get("ada").instance == "ada#3"
+    assert scene.team.roster.spawn("ada", model="m").instance == "ada#4"
 
 
 def test_a_record_that_another_host_may_have_in_hand_is_left_to_it(scene: Scene) -> None:
