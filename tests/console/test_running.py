@@ -249,6 +249,14 @@ def test_where_nothing_can_be_written_it_ends_with_5_and_the_path_before_any_cal
     assert server.requests == []
 
 
+def test_a_team_of_a_name_that_exists_is_not_begun_again(repository: Path, new_team: Callable[..., Path]) -> None:
+    root = new_team("other")
+    before = (root / "team.json").read_bytes()
+    done = coterie("run", "x", "--team", "other", ANTHROPIC_API_KEY=KEY)
+    assert done.returncode == 2 and "coterie resume --team other" in done.stderr
+    assert (root / "team.json").read_bytes() == before
+
+
 def test_the_demo_keeps_its_sample_where_it_is_told_to(repository: Path) -> None:
     place = repository.parent / "sample"
     done = coterie("demo", "--keep", str(place), "--output-format", "json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -15,12 +16,13 @@ from tests.acceptance.crew import crew, is_lead, texts
 from tests.console.test_damaged import spoil
 from tests.teammates.stage import Stage
 
+from coterie import files
 from coterie.lead.audit import audit
 from coterie.mailbox import Note
 from coterie.teammates.model import Answer, ModelRequest
 
 SOAK = bool(os.environ.get("COTERIE_SOAK"))
-WAYS = ("symlink", "FIFO", "folder", "cut", "NUL", "empty", "gone")
+WAYS = ("symlink", "FIFO", "folder", "cut", "NUL", "empty", "gone")  # the last: of what is never deleted
 
 
 def wait_for(there: Callable[[], bool], what: str) -> None:
@@ -55,6 +57,7 @@ def test_a_file_damaged_while_everybody_waits_is_restored_and_said_without_a_mut
 
 BOARD = ("tasks/T1.json", "tasks/T2.json", "requests/R1.json")
 NEVER_DELETED = ("team.json", *(f"members/{name}/member.json" for name in ("lead", "ada", "ben")))
+RECORDS = (*BOARD, *NEVER_DELETED)
 JOURNALS = tuple(f"members/{name}/journal.jsonl" for name in ("lead", "ada"))
 
 
@@ -66,15 +69,16 @@ def open_gate(gate: Path) -> None:
         os.close(handle)
 
 
-@pytest.mark.parametrize("way", WAYS if SOAK else ("symlink", "folder", "empty"))
-def test_whatever_is_done_to_the_files_of_a_team_that_runs_it_comes_to_the_same_end(stage: Stage, way: str) -> None:
-    """ada works, ben and the lead wait: every record and journal is spoiled under them, and a message with them."""
+@pytest.mark.parametrize("first", range(len(WAYS)) if SOAK else (0, 3))
+def test_whatever_is_done_to_the_files_of_a_team_that_runs_it_comes_to_the_same_end(stage: Stage, first: int) -> None:
+    """ada works, ben and the lead wait: every record and journal is spoiled under them, each in the next way."""
     runs, gate = stage.fifo("runs"), stage.fifo("gate")
     tasks: list[dict[str, Any]] = [
         {"ref": "a", "subject": "A", "description": f"run echo runs > {runs}; cat {gate} > a.txt"},
         {"ref": "b", "subject": "B", "description": "write b.txt b", "blocked_by": ["a"]},
     ]
-    spoiled = (*(BOARD if way != "gone" else ()), *NEVER_DELETED)
+    ways = dict(zip((*RECORDS, *JOURNALS), itertools.islice(itertools.cycle(WAYS), first, None), strict=False))
+    ways |= {name: "FIFO" for name, way in ways.items() if way == "gone" and name in BOARD}  # that is taken over
     script = crew(tasks, ("ada", "ben"))
     heard: list[str] = []
 
@@ -95,18 +99,19 @@ def test_whatever_is_done_to_the_files_of_a_team_that_runs_it_comes_to_the_same_
                 for text in ("this one is spoiled", "and this one is not")
             )
             message = stage.root / "mail" / "ada" / "new" / f"{lost.id}.json"
-            before = {name: (stage.root / name).read_bytes() for name in spoiled}
-            for name in (*spoiled, *JOURNALS, str(message.relative_to(stage.root))):
+            before = {name: (stage.root / name).read_bytes() for name in RECORDS}
+            damage(message, WAYS[first % 6])
+            for name, way in ways.items():
                 damage(stage.root / name, way)
             for name, content in before.items():
-                wait_for(lambda path=stage.root / name, content=content: holds(path, content), f"{name} stays {way}")
+                wait_for(lambda path=stage.root / name, content=content: holds(path, content), f"{name}: {ways[name]}")
         finally:
             open_gate(gate)
     assert outcome[0].exit_code == 0, outcome[0].summary
     assert (stage.merged("a.txt"), stage.merged("b.txt")) == ("a\n", "b\n")
     assert [stage.task(name)["epoch"] for name in ("T1", "T2")] == [1, 1]
     said = [each["text"] for each in stage.events() if each["kind"] in ("repair", "warning")]
-    for name in (*spoiled, *JOURNALS):
+    for name, way in ways.items():
         path = stage.root / name
         aside = [path.name] if way != "gone" else []
         assert [each.name for each in (path.parent / "bad").glob(f"{path.name}*")] == aside, name
@@ -133,3 +138,17 @@ def holds(path: Path, content: bytes) -> bool:
         return not path.is_symlink() and path.read_bytes() == content
     except OSError:
         return False
+
+
+def test_a_member_that_a_person_makes_another_life_of_gives_its_task_to_that_one(stage: Stage) -> None:
+    runs = stage.fifo("runs")
+    task = {"ref": "a", "subject": "A", "description": f"run test -e half || (echo > half; echo > {runs}; sleep 600)"}
+    with stage.running(crew([task], ("ada",))) as outcome:
+        assert runs.read_text() == "\n"
+        edited = {**stage.member("ada"), "instance": "ada#7", "status": "idle", "task": None, "epoch": None}
+        files.write_json(stage.root / "members/ada/member.json", edited)
+        stage.team.mail.send(Note(text="stop that"), sender="human", sender_instance=None, to="ada", urgent=True)
+    assert outcome[0].exit_code == 0, outcome[0].summary
+    assert (stage.task()["status"], stage.task()["epoch"], stage.task()["losses"]) == ("completed", 2, 1)
+    assert stage.task()["history"][-1]["to"] == "completed" and stage.member("ada")["instance"] == "ada#7"
+    assert audit(stage.root) == []

@@ -54,13 +54,14 @@ def test_a_torn_last_record_is_cut_off_and_said_and_the_next_follows(tmp_path: P
     assert [record.seq for record in read_journal(path)[0]] == [1, 2]
 
 
-@pytest.mark.parametrize("way", ["cut", "empty", "longer", "gone", "symlink", "FIFO", "folder"])
+@pytest.mark.parametrize("way", ["cut", "empty", "longer", "changed", "gone", "symlink", "FIFO", "folder"])
 def test_what_is_done_to_a_journal_while_its_member_lives_is_put_back(tmp_path: Path, way: str) -> None:
     path, said = tmp_path / "journal.jsonl", []
     journal = Journal(path, report=said.append)
     for text in ("one", "two"):
         journal.append(told(text))
     before = path.read_bytes()
+    spoiled = {"cut": before[:-20], "empty": b"", "longer": before + b"{}\n", "changed": b"\0" * len(before)}
     path.unlink()
     match way:
         case "symlink":
@@ -73,7 +74,7 @@ def test_what_is_done_to_a_journal_while_its_member_lives_is_put_back(tmp_path: 
         case "gone":
             pass
         case _:
-            path.write_bytes({"cut": before[:-20], "empty": b"", "longer": before + b"{}\n"}[way])
+            path.write_bytes(spoiled[way])
     journal.append(told("three"))
     assert [record.text for record in read_journal(path)[0] if isinstance(record, Told)] == ["one", "two", "three"]
     assert path.read_bytes().startswith(before) and not path.is_symlink()

@@ -161,6 +161,26 @@ def test_a_conversation_that_is_too_long_begins_again_with_a_summary(run: Callab
     assert openings[0].startswith("# Task T1: A")
 
 
+def test_a_conversation_that_stays_too_long_fails_its_task_with_the_reason(
+    run: Callable[..., tuple[Path, Any]],
+) -> None:
+    whole = crew([TASK], ("ada",))
+    asked: list[int] = []
+
+    def respond(request: ModelRequest) -> Answer:
+        if is_lead(request):
+            return whole(request)
+        asked.append(1)
+        raise PromptTooLong("prompt is too long: 210000 tokens > 200000 maximum")
+
+    root, outcome = run(respond, max_attempts=1)
+    assert outcome.exit_code == 1 and len(asked) == 2, "once as it was, once compacted"
+    task = json.loads((root / "tasks" / "T1.json").read_text())
+    assert (task["status"], task["attempts"]) == ("failed", 1)
+    assert "too long for the model even after compaction" in task["history"][-1]["reason"]
+    assert "210000 tokens" in task["history"][-1]["reason"]
+
+
 def test_a_request_that_is_refused_again_and_again_fails_the_task_and_not_the_team(
     run: Callable[..., tuple[Path, Any]],
 ) -> None:

@@ -200,6 +200,8 @@ class Run:
             running = self.members.get(record.name)
             if running is not None and running.thread.is_alive():
                 continue  # two lives of a name never write its journal at once
+            if running is not None and running.over and running.instance not in self._swept:
+                continue  # nor does one begin before what the other held is looked after
             if running is not None and running.instance == record.instance and not running.may_go_on(RETRY):
                 continue
             try:
@@ -234,9 +236,12 @@ class Run:
         record = team.roster.get(instance.partition("#")[0])
         if record.instance == instance and not record.status.over:  # it could not even say so
             record = team.roster.update(record.name, instance, status=Status.FAILED, reason="see the events")
-        if record.status is Status.FAILED:
-            self.runtime.commands.stop_all(instance)
-            sweep_life(team, record)
+        if record.instance != instance:  # a person has made another life of it
+            record = record.model_copy(update={"instance": instance, "status": Status.STOPPED})
+        elif record.status is not Status.FAILED:
+            return
+        self.runtime.commands.stop_all(instance)
+        sweep_life(team, record)
 
     def _member(self, record: MemberRecord) -> Member:
         if record.name == "lead":

@@ -195,7 +195,7 @@ class Journal:
         if torn:
             files.truncate(path, path.stat().st_size - torn)
         self._report = report
-        self._size = path.lstat().st_size if path.exists() else 0
+        self._as_written = self._mark()
         self._seen: set[str] = set()
         for record in self.records:
             self._note(record)
@@ -211,35 +211,43 @@ class Journal:
         if stamped is None:
             raise DamagedJournal(f"{self.path}: record {self.next_seq} cannot be written so that it is read again")
         self.mend()
+        before = self._as_written
         files.append(self.path, line, as_is=True)
-        self._size += len(line)
+        after = self._mark()
+        mine = after is not None and after[0] == (before[0] if before else 0) + len(line)
+        self._as_written = after if mine else None
         self.records.append(stamped)
         self._note(stamped)
         return stamped
 
     def mend(self) -> None:
-        """Put the file back as it was written, if somebody cut, replaced or removed it: what it had is known here.
+        """Put the file back as it was written, if somebody changed, replaced or removed it: what it had is known here.
 
-        Raises `DamagedJournal` where whole records were added behind it: another owner has taken over.
+        Size and time only say whether it has to be read again. Raises `DamagedJournal` where whole records were added
+        behind it: another owner has taken over.
         """
-        try:
-            found: os.stat_result | None = self.path.lstat()
-        except FileNotFoundError:
-            found = None
-        if found is None and not self.records:
+        mark = self._mark()
+        if mark is not None and mark == self._as_written:
             return
-        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size == self._size:
+        found, torn, fault = whole_records(self.path)
+        if (found, torn, fault) == (self.records, 0, None):
+            self._as_written = mark
             return
-        data = b"".join(map(encode_line, self.records))
-        if found is not None and stat.S_ISREG(found.st_mode) and found.st_size > self._size:
-            more = files.read_bytes(self.path, limit=1 << 40)
-            if more.startswith(data) and decode_line(more[len(data) :].partition(b"\n")[0] + b"\n") is not None:
-                raise DamagedJournal(f"{self.path}: another process has written to it, so this one does not any more")
-        where = files.set_aside(self.path, stays=True) if found is not None else None
-        files.write_bytes(self.path, data, as_is=True)
-        self._size = len(data)
+        if len(found) > len(self.records) and found[: len(self.records)] == self.records:
+            raise DamagedJournal(f"{self.path}: another process has written to it, so this one does not any more")
+        where = files.set_aside(self.path, stays=True) if os.path.lexists(self.path) else None
+        files.write_bytes(self.path, b"".join(map(encode_line, self.records)), as_is=True)
+        self._as_written = self._mark()
         what = f"is not as it was written: it is in {where} now" if where is not None else "is gone"
         self._report(f"{self.path} {what}, what it had is put back")
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        """Size, time of change and inode of the file; None where there is none, or no regular one."""
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            return None
+        return (found.st_size, found.st_mtime_ns, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
     @property
     def next_seq(self) -> int:
