@@ -483,3 +483,30 @@ def test_idle_teammates_say_so_once_and_cost_the_lead_nothing_however_often_they
         each["member"] for each in stage.events("member") if each.get("status") == "idle" and "ready" in each["text"]
     ]
     assert sorted(name for name in said if name in resting) == sorted(resting), "once each"
+
+
+def test_a_resumed_conversation_sends_what_it_began_with_whatever_the_program_says_by_now(stage: Stage) -> None:
+    tasks = [TASK, {"ref": "b", "subject": "B", "description": "write b.txt b", "blocked_by": ["a"]}]
+    script = crew(tasks, ("ada",))
+    sent: list[tuple[str, str, str, str]] = []  # the task, and system, tools and model of the request
+    stopped: list[int] = []
+
+    def respond(request: ModelRequest) -> Answer:
+        if not is_lead(request):
+            task = request.messages[0]["content"][0]["text"].split(":")[0]
+            sent.append((task, str(request.system), str(request.tools), request.model))
+            if len(request.messages) > 1 and not stopped:
+                stopped.append(1)
+                raise Paused("for a day")
+        return script(request)
+
+    (stage.repository / "AGENTS.md").write_text("as it was said at first")
+    assert stage.go(respond, model="first").exit_code == 7
+    before = len(sent)
+    (stage.repository / "AGENTS.md").write_text("as it is said now")
+    assert stage.go(respond, model="second").exit_code == 0
+    assert {each[0] for each in sent[:before]} == {"# Task T1"}
+    assert len({each[1:] for each in sent if each[0] == "# Task T1"}) == 1 and sent[before][0] == "# Task T1"
+    assert "as it was said at first" in sent[0][1] and sent[0][3] == "first"
+    later = [each for each in sent if each[0] == "# Task T2"]
+    assert later and all("as it is said now" in each[1] for each in later)
