@@ -132,6 +132,15 @@ def test_a_member_whose_record_nobody_can_read_ends_and_its_work_goes_to_others(
     assert scene.team.roster.spawn("ada", model="m").instance == "ada#2"
 
 
+def test_a_life_that_failed_just_before_a_kill_is_looked_after_and_told_to_the_lead_once(scene: Scene) -> None:
+    scene.edit("members/ada/member.json", status="failed", reason="a fault")
+    recovered(scene)
+    recovered(scene)
+    told = [each.body for _, each in scene.team.mail.history("lead")]
+    assert [each.text for each in told if each.text.startswith("ada failed")] == ["ada failed: a fault"]
+    assert scene.team.board.get("T2").status is Status.PENDING and scene.found() == []
+
+
 def test_no_number_of_a_life_is_given_twice_though_the_record_that_had_it_is_gone(scene: Scene) -> None:
     scene.journal("ada").append(Ended(instance="ada#3", reason="enough"))
     (scene.root / "members/ada/member.json").write_bytes(b"")

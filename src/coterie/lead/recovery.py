@@ -38,7 +38,8 @@ def recover(team: Team) -> list[Fault]:
     steps.expect_known_schema(team)
     others = (path.stem for path in (team.root / "processes").glob("*.lock") if path.name != "lead.lock")
     alone = not any(held_process(team, each) for each in others if each != team.process)
-    lost = _end_unknown(team) if alone else []  # else their own host has their records, and puts them back
+    if alone:  # else their own host has their records, and puts them back
+        _end_unknown(team)
     dead = dead_processes(team)
     members = team.roster.all()
     elsewhere = {each.name for each in members if _lives_elsewhere(team, each)}
@@ -52,8 +53,9 @@ def recover(team: Team) -> list[Fault]:
     for process in dead:
         bury(team, process)
     steps.drop_stray_ports(team)
-    for record in lost:
-        sweep_life(team, record)
+    for record in team.roster.all():
+        if record.status is MemberStatus.FAILED and record.name != "lead":
+            sweep_life(team, record)
     names = {each.name for each in members if each.name != "lead"} | {"lead", "queue"}
     team.keeper.heal(sorted(names - elsewhere), alone=alone)
     steps.settle_merges(team)
@@ -65,14 +67,11 @@ def recover(team: Team) -> list[Fault]:
     return steps.tell_faults(team)
 
 
-def _end_unknown(team: Team) -> list[MemberRecord]:
-    """The members whose life has ended since nobody can read their record."""
-    found: list[MemberRecord] = []
+def _end_unknown(team: Team) -> None:
+    """The lives of members end whose record nobody can read any more."""
     for path in sorted((team.root / "members").glob("*")):
         with contextlib.suppress(Refused):  # a folder of somebody else's
-            record = steps.end_unknown(team, files.check_name(path.name, reserved=True))
-            found += [record] if record is not None else []
-    return found
+            steps.end_unknown(team, files.check_name(path.name, reserved=True))
 
 
 def held_process(team: Team, process: str | None) -> bool:

@@ -45,8 +45,8 @@ def expect_known_schema(team: Team) -> None:
         raise NewerSchema(f"{team.root / newer.where}: {newer.found}. {newer.cure}")
 
 
-def end_unknown(team: Team, name: str) -> MemberRecord | None:
-    """End the life of a member whose record nobody can read any more; its record, or None where it can be read.
+def end_unknown(team: Team, name: str) -> None:
+    """End the life of a member whose record nobody can read any more. One that can be read is left as it is.
 
     Which life that was, and what it cost, its journal, its claims, its requests and its mail tell: no number of a life
     is given twice.
@@ -54,10 +54,10 @@ def end_unknown(team: Team, name: str) -> MemberRecord | None:
     path = team.roster.folder(name) / "journal.jsonl"
     try:
         team.roster.get(name)
-        return None
+        return
     except UnknownMember:
-        if not os.path.lexists(path):
-            return None  # who spawned it died at once, or a person took all of it away
+        if not os.path.lexists(path) and not list(path.parent.glob("bad/member.json*")):
+            return  # who spawned it died at once, or a person took all of it away
     except files.Unreadable:
         pass
     records = whole_records(path)[0]
@@ -70,7 +70,7 @@ def end_unknown(team: Team, name: str) -> MemberRecord | None:
     life = max((int(each.partition("#")[2]) for each in lives if each.startswith(f"{name}#")), default=1)
     tokens, usd = billed(records)
     model = next((each.model for each in reversed(records) if isinstance(each, Opened)), "")
-    return team.roster.end_unknown(
+    team.roster.end_unknown(
         MemberRecord(
             name=name,
             instance=f"{name}#{life}",

@@ -268,10 +268,10 @@ class Roster:
             self._on_change()
         return after
 
-    def end_unknown(self, record: MemberRecord) -> MemberRecord | None:
+    def end_unknown(self, record: MemberRecord) -> None:
         """End a life of which nobody can read the record any more: it is replaced by one that says so.
 
-        None where it can be read after all, also if it is given its time to settle.
+        Nothing is done where it can be read after all, once it had its time to settle.
         """
         path = self.folder(record.name) / "member.json"
         with contextlib.suppress(files.Unreadable, FileNotFoundError):
@@ -281,8 +281,6 @@ class Roster:
                 self.get(record.name)
             except (UnknownMember, files.Unreadable):
                 self._kept.put(path, record, instead=f"{record.instance} is over")
-                return record
-        return None
 
     def sweep(self, process: str) -> None:
         """Put back the records of this host's members whose files have been unreadable or gone for a while."""
