@@ -527,6 +527,10 @@ def test_a_rule_that_denies_a_path_finds_it_through_a_link(tmp_path: Path) -> No
         ("Bash(/usr/bin/sudo:*)", "would allow any command"),
         ("Edit(/etc/**)", "inside the worktree"),
         ("Edit(../x)", "inside the worktree"),
+        ("Edit([z-a].py)", "expected a path pattern"),
+        ("Edit()", "nothing in the parentheses"),
+        ("Bash( )", "nothing in the parentheses"),
+        ("Bash(git 'status)", "not complete shell syntax"),
         ("Read(~/x)", "inside the worktree"),
     ],
 )

@@ -90,7 +90,9 @@ def parse_rule(text: str, kind: Kind) -> Rule:
         raise UsageError(f"{text!r}: expected {_FORM}")
     name, inside = match[1], match[2]
     tools = FAMILIES.get(name, (name,))
-    if inside is None or inside.strip() in ("", "*"):
+    if inside is not None and not inside.strip():
+        raise UsageError(f"{text!r}: there is nothing in the parentheses: expected {_FORM}")
+    if inside is None or inside.strip() == "*":
         if inside is not None and name not in FAMILIES:
             raise UsageError(f"{text!r}: {name} takes nothing in parentheses: expected {_FORM}")
         if name[0].isupper() and name not in FAMILIES:
@@ -105,7 +107,10 @@ def parse_rule(text: str, kind: Kind) -> Rule:
     parts = PurePosixPath(inside.strip()).parts
     if inside.strip().startswith(("/", "~")) or ".." in parts:
         raise UsageError(f"{text!r}: expected a path pattern inside the worktree, such as src/**")
-    return Rule(text, tools, path=pattern(str(PurePosixPath(*parts))))
+    try:
+        return Rule(text, tools, path=pattern(str(PurePosixPath(*parts))))
+    except re.error as error:
+        raise UsageError(f"{text!r}: expected a path pattern such as src/**: {error}") from None
 
 
 def _of_command(text: str, inside: str, kind: Kind) -> Rule:
