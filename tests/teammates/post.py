@@ -16,7 +16,7 @@ from coterie.taskboard import NewTask, Task
 from coterie.teammates.cancel import Cancel
 from coterie.teammates.commands import Commands
 from coterie.teammates.model import ScriptedModel, reply
-from coterie.teammates.sandbox import Boxed, Level, NoSandbox
+from coterie.teammates.sandbox import Boxed, Level, NoSandbox, Sandbox
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Runtime, Team
 from coterie.teammates.teammate import Teammate
@@ -43,7 +43,7 @@ class Post:
         self.stage = stage
         self.team: Team = open_team(stage.root)
         self.team.keeper.create_integration(self.team.record.base.commit)
-        self.sandbox: NoSandbox | Kept = NoSandbox()
+        self.sandbox: Sandbox = NoSandbox()
 
     def task(self, **fields: Any) -> Task:
         created = self.team.board.create([NewTask(ref="a", subject="A", **fields)], by="lead")

@@ -16,6 +16,7 @@ from tests.teammates.stage import Stage
 
 from coterie import files
 from coterie.errors import CoterieError, Refused
+from coterie.lead import find_boundary, sandbox_of
 from coterie.lead.lead import Lead
 from coterie.lead.tools import LEAD_TOOLS
 from coterie.teammates.cancel import Cancel
@@ -23,6 +24,7 @@ from coterie.teammates.gate import PlanState
 from coterie.teammates.journal import Finished
 from coterie.teammates.model import ModelRequest, reply
 from coterie.teammates.roster import Status
+from coterie.teammates.sandbox import Level
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.teammate import Teammate
 from coterie.teammates.tool import Arguments, Call, Effect, Tool
@@ -182,6 +184,31 @@ def test_the_lead_runs_commands_only_where_they_cannot_write_and_never_changes_a
         assert "writable=0" in act(lead, lead.tools["bash"], command="echo writable=$WRITABLE").text
         with pytest.raises(Refused, match="lead changes no file"):
             act(lead, WRITE, path="a", content="")
+
+
+def test_behind_a_real_sandbox_a_command_reads_and_cannot_write_while_a_plan_is_owed_and_never_for_the_lead(
+    post: Post,
+) -> None:
+    found = find_boundary(post.settings, post.team.repository)
+    if found.level is not Level.FULL:
+        pytest.skip(f"NO SANDBOX HERE, NOTHING IS SHOWN OF IT: {found.detail}")
+    post.sandbox = sandbox_of(found, post.team, post.settings)
+    post.task(requires_plan=True)
+    post.team.roster.spawn("lead", model="m")
+    tries = "cat one.txt; touch new.txt; echo more >> one.txt; rm one.txt; mkdir new; ln -s x y; chmod 777 one.txt; ls"
+    with post.runtime() as runtime:
+        ada = post.mate(runtime)
+        lead = Lead(runtime, post.team.roster.get("lead"), None)  # type: ignore[arg-type]
+        for member, tool in ((ada, BASH), (lead, lead.tools["bash"])):
+            told = act(member, tool, command=tries).text
+            assert told.count("Read-only file system") == 6 and "one\n" in told, told
+            place = member.directory()
+            assert sorted(each.name for each in place.iterdir()) == [".git", "one.txt"]
+            assert (place / "one.txt").read_text() == "one\n"
+        post.plan(ada)
+        post.decide("R1", approve=True)
+        act(ada, BASH, "k/1/1", command="touch new.txt")
+        assert (ada.directory() / "new.txt").exists()
 
 
 class Watched(Teammate):
