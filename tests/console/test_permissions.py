@@ -64,7 +64,7 @@ def test_a_repository_does_not_change_what_an_allowed_line_runs_unless_it_is_tru
     repo: Path,  # noqa: F811
     env: dict[str, str],  # noqa: F811
 ) -> None:
-    names = ("BASH_ENV", "BASH_FUNC_git%%", "PATH", "LD_PRELOAD", "ENV", "LESSOPEN", "MY_PAGER", "LANG", "APP_ENV")
+    names = ("BASH_ENV", "BASH_FUNC_git%%", "LD_PRELOAD", "ENV", "LESSOPEN", "MY_PAGER", "LANG", "APP_ENV")
     (repo / "coterie.toml").write_text("environment = {" + ", ".join(f"'{each}' = 'x'" for each in names) + "}\n")
     loaded = load(repo, {}, env)
     assert list(loaded.settings.environment) == ["LANG", "APP_ENV"]

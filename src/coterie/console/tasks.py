@@ -11,10 +11,10 @@ from coterie.console.reading import normal
 from coterie.console.steer import HUMAN, open_team, tell
 from coterie.errors import UsageError
 from coterie.taskboard import NewTask, Status, Task
+from coterie.teammates.outcomes import send_outcome
 
 if TYPE_CHECKING:
-    from coterie.teammates.outcomes import send_outcome
-from coterie.teammates.team import Team
+    from coterie.teammates.team import Team
 
 
 def add(fields: dict[str, Any], name: str | None) -> int:
