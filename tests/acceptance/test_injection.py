@@ -166,6 +166,14 @@ class Told:
                 mails = [("send_message", {"to": "lead", "text": text}) for text in TEXTS[:6]]
                 self.boards.append(standing(self.root))
                 more = [("grep", {"pattern": "."}), ("bash", {"command": "cat texts/*.txt"})]
+                for path in (
+                    str(self.root.parents[1] / "one.txt"),
+                    str(self.root / "team.json"),
+                    "../../one.txt",
+                    ".git",
+                ):
+                    more += [("read_file", {"path": path}), ("write_file", {"path": path, "content": "theirs"})]
+                    more.append(("edit_file", {"path": path, "old_text": "one", "new_text": "theirs"}))
                 return reply(request, ALL, *reads, *more, *mails, ("send_message", {"to": "lead", "text": ALL}))
             self.boards.append(standing(self.root))
             return reply(request, ALL, ("submit_work", {"summary": TEXTS[40], "no_change": True}))
@@ -179,6 +187,19 @@ class Told:
                 return reply(request, "", ("write_file", {"path": "b.txt", "content": "b\n"}))
             return reply(request, ALL, ("submit_work", {"summary": ALL}))
         return reply(request, ALL)
+
+
+def belongings(repository: Path) -> dict[str, bytes]:
+    """What is the person's: their files, index, HEAD, branches, config, hooks and logs."""
+    ours = (".coterie/", ".git/objects/", ".git/worktrees/", ".git/info/exclude")
+    ours += (
+        ".git/refs/coterie/",
+        ".git/refs/heads/coterie/",
+        ".git/logs/refs/heads/coterie/",
+        ".git/logs/refs/coterie/",
+    )
+    files = {str(path.relative_to(repository)): path for path in repository.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(ours)}
 
 
 def standing(root: Path) -> str:
@@ -209,8 +230,10 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stage, Told
         git(stage.repository, "add", "-A")
         git(stage.repository, "-c", "user.name=S", "-c", "user.email=s@x.org", "commit", "-q", "-m", TEXTS[40])
         crew = Told(stage.root)
+        before = belongings(stage.repository)
         outcome = stage.go(crew, durability="process", splits="auto")
         assert outcome.exit_code == 0, outcome
+        assert belongings(stage.repository) == before
         yield stage, crew
 
 
