@@ -523,9 +523,9 @@ BREAKS = [
     Break(
         "the common directory is not pinned",
         "worktrees/git.py",
-        '        pins = {"GIT_DIR": str(self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}\n        if where',
-        '        pins = {"GIT_DIR": str(self.common_dir)}\n        if where',
-        "tests/worktrees",
+        'self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}\n        git_dir',
+        "self.common_dir)}\n        git_dir",
+        "tests/worktrees/test_hostile.py -k begins",
     ),
     Break(
         "where the files are is the repository's to say",

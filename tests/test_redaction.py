@@ -38,16 +38,23 @@ def test_a_secret_is_found_in_every_usual_spelling(tmp_path: Path) -> None:
             assert secret not in redacted(text)
 
 
+def test_each_line_of_a_private_key_is_a_secret() -> None:
+    lines = [f"{number}MIIEvQIBADANBgkqhkiG9w0BAQEFAASC" for number in range(3)]
+    keep_secret("\n".join(["-----BEGIN KEY-----", *lines, "x="]))
+    shown = redacted("\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines)))
+    assert "MIIE" not in shown and redacted("x=1\ny=2") == "x=1\ny=2"
+
+
 def test_what_is_short_is_left_and_what_holds_no_secret_is_the_same() -> None:
     assert redacted("a short text") == "a short text" and redacted("") == ""
     assert files.redacted_value({"a": (1, None, True, ["x", SECRET])}) == {"a": [1, None, True, ["x", "***"]]}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_secret_that_comes_in_pieces_is_taken_out_wherever_it_is_cut(seed: int) -> None:
     chance = random.Random(seed)
     text = f"{SECRET[:-1]} {SECRET}{SECRET} {SECRET[0]}{SECRET} {ODD} tok- tok {SECRET[:5]}"
-    for _ in range(200):
+    for _ in range(60):
         stream, shown, rest = RedactedStream(), "", text
         while rest:
             size = chance.randint(1, 9)

@@ -40,7 +40,7 @@ def talkative(request: ModelRequest) -> Answer:
         return crew(tasks, ("ada",))(request)
     if not done:
         halves = "head -c 20 leak.txt; tail -c +21 leak.txt; env; cat /proc/self/cmdline"
-        many = 'for number in $(seq 1500); do printf "$number "; cat leak.txt; done; head -c 9 leak.txt'
+        many = "text=$(cat leak.txt); for number in $(seq 1500); do echo $number $text; done; head -c 9 leak.txt"
         return reply(
             request,
             f"what I know: {ALL}",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -279,15 +281,13 @@ def test_a_folder_that_became_a_link_leads_nothing_of_ours_out_of_the_worktree(
     assert (outside / "deep" / "one.txt").read_text() == "<<<<<<< mine\n"
 
 
-@pytest.mark.parametrize("url", ["ext::{trap} x", "{root}", "file://{root}", "ssh://-oProxyCommand={trap}/x"])
 def test_objects_that_are_missing_are_fetched_from_nobody(
-    root: Path, trap: Path, make_keeper: Callable[..., Keeper], url: str
+    root: Path, trap: Path, make_keeper: Callable[..., Keeper]
 ) -> None:
     bench = Bench(make_keeper(root), root)
     for key, value in {
         "core.repositoryFormatVersion": "1",
         "extensions.partialClone": "origin",
-        "remote.origin.url": url.format(trap=trap, root=root),
         "remote.origin.promisor": "true",
         "remote.origin.uploadpack": str(trap),
         "protocol.ext.allow": "always",
@@ -296,9 +296,11 @@ def test_objects_that_are_missing_are_fetched_from_nobody(
         git(root, "config", key, value)
     gone = git(root, "rev-parse", "HEAD:one.txt")
     (root / ".git" / "objects" / gone[:2] / gone[2:]).unlink()
-    with pytest.raises(GitError):
-        bench.open()
-    assert not (trap.parent / "sprung").exists()
+    for url in (f"ext::{trap} x", str(root), f"file://{root}", f"ssh://-oProxyCommand={trap}/x"):
+        git(root, "config", "remote.origin.url", url)
+        with pytest.raises(GitError):
+            bench.open()
+        assert not sprung(trap), url
 
 
 def test_filters_of_the_users_own_settings_are_run(
@@ -365,6 +367,51 @@ def test_a_worktree_led_to_another_repository_is_not_followed(
     assert head is not None and git(root, "rev-parse", "coterie/main/T1/e1") == head
     assert git(evil, "for-each-ref") == refs and tree(evil) == tree(start(tmp_path / "fresh"))
     assert not (trap.parent / "sprung").exists()
+
+
+def test_which_repository_is_meant_is_pinned_also_where_its_own_folder_leads_elsewhere(root: Path) -> None:
+    evil = start(root.parent / "evil")
+    write(evil, "one.txt", "evil\n")
+    git(evil, "commit", "-qam", "evil")
+    refs, head = git(evil, "for-each-ref"), git(root, "rev-parse", "HEAD")
+    write(root, ".git/commondir", f"{evil}/.git\n")
+    ours = Git(root / ".git")
+    with pytest.raises(GitError, match="commondir was changed"):
+        ours.run("rev-parse", "--verify", "HEAD")
+    with pytest.raises(GitError, match="commondir was changed"):
+        ours.update_ref("refs/coterie/x", head, "")
+    (root / ".git" / "commondir").unlink()
+    assert ours.run("rev-parse", "--verify", "HEAD") == head and git(evil, "for-each-ref") == refs
+
+
+SWAPPED = """
+import sys
+from pathlib import Path
+from coterie.worktrees.git import Git, Where
+
+common, metadata, path, evil = map(Path, sys.argv[1:])
+
+def swap(event, args):  # somebody leads it elsewhere after it was looked at, just before git begins
+    if event == "subprocess.Popen":
+        (metadata / "commondir").write_text(f"{evil}/.git")
+
+sys.addaudithook(swap)
+print(Git(common).run("add", "--all", where=Where(metadata=metadata, path=path)))
+"""
+
+
+def test_a_worktree_that_is_led_elsewhere_just_before_git_begins_brings_no_settings_of_others(
+    bench: Bench, root: Path, trap: Path
+) -> None:
+    evil = start(root.parent / "evil")
+    git(evil, "config", "filter.evil.clean", str(trap))
+    write(bench.open(), ".gitattributes", "* filter=evil\n")
+    where = bench.keeper.where("ada")
+    assert where is not None
+    write(where.path, "x.txt", "x")
+    argv = [sys.executable, "-c", SWAPPED, str(root / ".git"), str(where.metadata), str(where.path), str(evil)]
+    subprocess.run(argv, check=True, timeout=60)
+    assert (where.metadata / "commondir").read_text() == f"{evil}/.git" and not sprung(trap)
 
 
 def test_variables_of_the_environment_have_no_effect(

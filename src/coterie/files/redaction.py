@@ -16,6 +16,7 @@ from urllib.parse import quote, quote_plus
 __all__ = ["RedactedStream", "keep_secret", "redacted", "redacted_bytes", "redacted_value"]
 
 LEAST = 8  # characters: what is shorter stands in too many texts by chance
+LINE = 16  # characters of a line of a longer secret
 MARK = "***"
 
 
@@ -33,8 +34,10 @@ def keep_secret(*values: str) -> None:
     with _Known.guard:
         found = set(_Known.forms)
         for value in values:
-            if len(value) >= LEAST:
-                found.update(_forms(value))
+            lines = value.splitlines()[1:] and [each for each in value.splitlines() if len(each) >= LINE]
+            for each in (value, *lines):  # a private key is shown line by line
+                if len(each) >= LEAST:
+                    found.update(_forms(each))
         _Known.forms = tuple(sorted(found, key=lambda each: (-len(each), each)))
         _Known.coded = tuple(each.encode("utf-8", "replace") for each in _Known.forms)
         _Known.longest = max(map(len, _Known.forms), default=0)

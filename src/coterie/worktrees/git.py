@@ -136,9 +136,10 @@ class Git:
     ) -> tuple[int, str]:
         """As `run`, with the exit code before the text."""
         pins = {"GIT_DIR": str(self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}
+        git_dir = self.common_dir if where is None else where.metadata
+        if not leads_to(git_dir, self.common_dir):  # git looks for refs there, whatever GIT_COMMON_DIR says
+            raise GitError(argv, 128, f"{git_dir}/commondir was changed: it has to lead to {self.common_dir}")
         if where is not None:
-            if not leads_to(where.metadata, self.common_dir):  # git looks for refs there, whatever GIT_COMMON_DIR says
-                raise GitError(argv, 128, f"{where.metadata}/commondir was changed: it has to be ../..")
             pins |= {"GIT_DIR": str(where.metadata), "GIT_WORK_TREE": str(where.path)}
         if index is not None:
             pins["GIT_INDEX_FILE"] = str(index)
@@ -151,7 +152,7 @@ class Git:
             settings = (*settings, f"core.attributesFile={attributes}")
         configured = [part for each in settings for part in ("-c", each)]
         if where is not None or argv[0] == "merge-tree":
-            off = self._foreign_programs(where.metadata if where is not None else self.common_dir)
+            off = self._foreign_programs(git_dir)
             pins["GIT_CONFIG_COUNT"] = str(len(off))
             for number, (key, value) in enumerate(off.items()):
                 pins |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
