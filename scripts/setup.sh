@@ -22,6 +22,10 @@ command -v "$python" >/dev/null 2>&1 || missing "python3 (3.11 or later)" "Insta
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
     missing "python 3.11 or later" "Found $("$python" --version 2>&1). Say make PYTHON=/path/to/python3.11."
 have git git || missing "git 2.38 or later" "Install git."
+if [ "$(uname -s)" = Linux ] && ! have bwrap bubblewrap; then
+    echo "coterie: bubblewrap is missing, so a run is refused and the demo runs without a sandbox" >&2
+    echo "  Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap" >&2
+fi
 if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv" 2>/dev/null || { have python3-venv python3-venv || true; "$python" -m venv "$venv"; } ||
         missing "the venv module of python" "On Debian: apt-get install python3-venv."

@@ -97,6 +97,13 @@ class Ground:
         assert claimed is not None and claimed.id == task
         return team.keeper.open(name, task=task, epoch=1, base=team.keeper.tip()).path
 
+    def again(self, **settings: Any) -> Commands:
+        """Commands in the same worktrees, under other settings."""
+        other = self.settings.model_copy(update=settings)
+        found = find_boundary(other, self.team.repository)
+        sandbox = sandbox_of(found, self.team, other)
+        return Commands(self.team.root / "output", sandbox=sandbox, ceiling=[self.folder / "trees"])
+
     @property
     def full(self) -> bool:
         return self.found.level is Level.FULL

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coterie.errors import Refused
 from coterie.teammates.sandbox.boundary import Boxed, Level
-from coterie.teammates.sandbox.gitview import GitViews, key_of
+from coterie.teammates.sandbox.gitview import GitViews, front_of_git, key_of
 from coterie.teammates.sandbox.rules import Rules
 from coterie.teammates.sandbox.seccomp import program
 from coterie.teammates.sandbox.space import Space
@@ -18,6 +18,7 @@ from coterie.teammates.warden import FIRST_FILE
 __all__ = ["HOME", "Bubblewrap"]
 
 HOME = "/run/coterie/home"
+PROGRAMS = "/run/coterie/bin"
 _SHARED_MEMORY = 1 << 30  # bytes that /dev/shm may hold
 _CA_FILES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 _COVERED = ("/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/sysrq-trigger")
@@ -98,6 +99,9 @@ class Bubblewrap:
         network = self.rules.network == "on" or (self.rules.network == "checks" and check)
         if network:
             mounts.append(("--ro-bind-data", data(_resolver()), "/etc/resolv.conf"))
+        front = front_of_git(seen, inner["PATH"])
+        if front is not None:
+            inner["PATH"] = f"{PROGRAMS}{os.pathsep}{inner['PATH']}"
         inner |= {"HOME": HOME, "TMPDIR": "/tmp"}
         inner = tools.variables | inner
 
@@ -111,6 +115,8 @@ class Bubblewrap:
             options += ["--tmpfs", f"/tmp/{name}"]
         for mount in mounts:
             options += mount
+        if front is not None:
+            options += ["--perms", "0755", "--ro-bind-data", data(front), f"{PROGRAMS}/git"]
         # /proc too: as root one could write to /proc/sys, which is the machine's and knows no namespace of users
         options += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
         for name in firsts:

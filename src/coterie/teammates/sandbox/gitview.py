@@ -16,6 +16,9 @@ astray every git that a test suite runs in repositories which it makes itself.
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,10 +27,11 @@ from coterie.errors import Refused
 from coterie.teammates.sandbox.space import Space, remove
 from coterie.worktrees import Git, View, Where, settings_of, view
 
-__all__ = ["BORROWED", "GitViews", "key_of"]
+__all__ = ["BORROWED", "GitViews", "front_of_git", "key_of"]
 
 BORROWED = "/run/coterie/objects"
 """Where the real objects lie for a command, the first of them without a number."""
+_FRONT = Path(__file__).with_name("git.sh")
 _KEPT = ("HEAD", "commondir", "gitdir")
 
 
@@ -95,6 +99,17 @@ class GitViews:
         """The real folders of objects, and where each lies for a command."""
         real = (seen.objects, *seen.alternates)
         return [(path, BORROWED + (str(number) if number else "")) for number, path in enumerate(real)]
+
+
+def front_of_git(seen: View, path: str) -> bytes | None:
+    """The `git` that stands before the real one in PATH; None where there is no git."""
+    real = shutil.which("git", path=path)
+    if real is None:
+        return None
+    text = _FRONT.read_text(encoding="utf-8")
+    for word, value in (("@REAL@", real), ("@METADATA@", str(seen.metadata))):
+        text = text.replace(word, shlex.quote(value) if word == "@REAL@" else re.sub(r'(["$`\\])', r"\\\1", value))
+    return text.encode("utf-8", "surrogateescape")
 
 
 def key_of(seen: View) -> str:

@@ -69,7 +69,7 @@ must_fail("mounted something anew", remount)
 must_fail("wrote after that where it may only read", lambda: write(given["read_only"][0] + "/written"))
 must_fail("made a user namespace", unshare)
 must_fail("signalled the host's process", lambda: os.kill(given["pid"], 0))
-must_fail("used io_uring", lambda: call(425, 1, None))
+must_fail("used io_uring", lambda: call(425, 8, ctypes.create_string_buffer(256)))
 if given["tcp"]:
     must_fail("connected to the host's loopback", lambda: connect(socket.AF_INET, ("127.0.0.1", given["tcp"])))
 if given["unix"]:
@@ -157,6 +157,7 @@ def attempt(make: Callable[[Rules, GitViews], Sandbox], rules: Rules) -> tuple[L
         worktree, outside, read_only = scratch / "trees" / "probe", scratch / "outside", scratch / "read-only"
         for each in (worktree, outside, read_only):
             each.mkdir(parents=True)
+        (outside / "secret").touch()
         tcp.bind(("127.0.0.1", 0))
         unix.bind(f"\0{scratch.name}")
         tcp.listen(1)
@@ -167,7 +168,7 @@ def attempt(make: Callable[[Rules, GitViews], Sandbox], rules: Rules) -> tuple[L
         networked = rules.network == "on"
         given = {
             "outside": str(outside),
-            "secret": str(scratch / "trees" / ".private" / "probe" / "for"),
+            "secret": str(outside / "secret"),
             "read_only": [str(read_only)],
             "writable": [str(worktree), "/tmp"],
             "pid": os.getpid(),

@@ -14,8 +14,10 @@ __all__ = ["BASH", "STOP_COMMAND"]
 
 
 class Bash(Arguments):
-    """Run a command with bash in your directory. Standard input is empty. Git is there for looking (status, diff,
-    log, show); the runtime commits: use submit_work. What the command leaves running is ended with it; with
+    """Run a command with bash in your directory. The runtime commits: use submit_work; git is there for looking
+    (status, diff, log, show) and for putting files back (restore, checkout -- FILE). Commands see your directory, the
+    system's programs, and a home and /tmp of their own that last as long as the task; unless a person has set it
+    otherwise there is no network. Standard input is empty. What the command leaves running is ended with it; with
     `background` it runs on until your turn ends, and its output can be read as `output:<command_id>`."""
 
     command: str = Field(min_length=1)
