@@ -34,6 +34,7 @@ fix: $(READY)
 bench: $(READY)
 	@$(BIN)/python bench/claims.py
 	@$(BIN)/python bench/startup.py
+	@$(BIN)/python bench/commands.py
 
 docs: $(READY)
 	@$(BIN)/python scripts/docs.py

@@ -329,3 +329,44 @@ def test_a_folder_to_read_shows_neither_the_checkout_nor_the_worktrees(repo: Pat
     for root in ("relative", "/", "//", "/.."):
         with pytest.raises(UsageError, match="read_roots: expected a list of absolute paths"):
             load(repo, {}, env | {"COTERIE_READ_ROOTS": root})
+
+
+OPENING = [
+    'network = "on"',
+    'network = "checks"',
+    "unix_sockets = true",
+    "sandbox_read_only = ['/home']",
+    "max_memory_mb = 0",
+    "max_processes = 100000",
+    "environment = {PATH = '/home/somebody/.ssh'}",
+    "environment = {SSL_CERT_DIR = '/home/somebody'}",
+]
+
+
+@pytest.mark.parametrize("line", OPENING)
+def test_a_repositorys_file_cannot_open_the_sandbox_and_ones_own_can(
+    repo: Path, env: dict[str, str], line: str
+) -> None:
+    name = line.partition(" ")[0]
+    (repo / "coterie.toml").write_text(f"{line}\n")
+    loaded = load(repo, {}, env)
+    assert getattr(loaded.settings, name) == getattr(TeamSettings(), name)
+    assert any(f"{name} of {repo}/coterie.toml:1 is not used" in note for note in loaded.notes)
+    (repo / "coterie.toml").unlink()
+    user_file(env, f"{line}\n")
+    assert getattr(load(repo, {}, env).settings, name) != getattr(TeamSettings(), name)
+
+
+def test_a_repositorys_file_may_close_the_sandbox_further(repo: Path, env: dict[str, str]) -> None:
+    user_file(env, 'network = "on"\n')
+    (repo / "coterie.toml").write_text("network = 'off'\nmax_memory_mb = 512\nenvironment = {A = '1'}\n")
+    loaded = load(repo, {}, env)
+    assert (loaded.settings.network, loaded.settings.max_memory_mb, loaded.notes) == ("off", 512, ())
+    assert loaded.settings.environment == {"A": "1"}
+
+
+@pytest.mark.parametrize(("value", "meant"), [("true", True), ("False", False)])
+def test_yes_or_no_can_be_written_as_text(repo: Path, env: dict[str, str], value: str, meant: bool) -> None:
+    assert load(repo, {}, env | {"COTERIE_UNIX_SOCKETS": value}).settings.unix_sockets is meant
+    with pytest.raises(UsageError, match='unix_sockets: expected true or false, found "yes"'):
+        load(repo, {}, env | {"COTERIE_UNIX_SOCKETS": "yes"})

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pydantic import Field
 
 from coterie.errors import Refused
 from coterie.teammates.commands import ProcessMark
+from coterie.teammates.sandbox import Level
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult
 
 __all__ = ["BASH", "STOP_COMMAND"]
+
+_UNREACHED = re.compile(
+    r"(?i)could ?n.t resolve host|name resolution|name or service not known|network is unreachable|EAI_AGAIN|ENOTFOUND"
+    r"|no address associated|nodename nor servname|failed to lookup address|dial tcp: lookup"
+)
+_NO_NETWORK = "\n(commands of teammates have no network: the person's setting `network` says so)"
 
 
 class Bash(Arguments):
@@ -62,7 +70,14 @@ def _bash(member: Any, given: Bash, call: Call) -> ToolResult | str:
     if done.cancelled is not None:
         return ToolResult(f"interrupted: {done.cancelled}\n{done.text}", is_error=True)
     kept = "\n(it was kept from writing: nothing may be changed now)" if call.read_only and done.exit_code else ""
+    kept += _NO_NETWORK if done.exit_code and _cut_off(member, done.text) else ""
     return ToolResult(f"exit code: {done.exit_code}\n{done.text}{kept}", is_error=done.exit_code != 0)
+
+
+def _cut_off(member: Any, text: str) -> bool:
+    """Whether a command seems to have failed for want of the network that it was not given."""
+    kept = member.runtime.commands.sandbox.level is not Level.NONE
+    return kept and member.runtime.settings.network != "on" and _UNREACHED.search(text) is not None
 
 
 class StopCommand(Arguments):

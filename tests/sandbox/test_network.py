@@ -1,0 +1,127 @@
+"""The network: off, on, or for the checks alone; where it is on, nobody of the host is reached by a unix socket."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sandbox.ground import Ground, Listeners, write
+from tests.teammates.post import Kept, Post, act
+from tests.teammates.stage import Stage
+
+from coterie.errors import UsageError
+from coterie.teammates.commands import Commands
+from coterie.teammates.sandbox import NoSandbox
+from coterie.teammates.tools import BASH
+
+TRIES = """
+import socket, sys
+def tried(what, act):
+    try:
+        act()
+        print(what, "reached")
+    except OSError as error:
+        print(what, type(error).__name__)
+def connect(family, address):
+    with socket.socket(family) as end:
+        end.settimeout(5)
+        end.connect(address)
+tried("tcp", lambda: connect(socket.AF_INET, ("127.0.0.1", int(sys.argv[1]))))
+tried("abstract", lambda: connect(socket.AF_UNIX, "\\0" + sys.argv[2]))
+tried("pair", lambda: socket.socketpair()[0].close())
+tried("own", lambda: socket.socket(socket.AF_UNIX).bind("/tmp/own.sock"))
+import os; os.path.exists("/tmp/own.sock") and os.unlink("/tmp/own.sock")
+print("names", bool(open("/etc/resolv.conf").read()) if os.path.exists("/etc/resolv.conf") else False)
+"""
+
+
+@pytest.fixture(scope="module")
+def listeners(ground: Ground) -> Iterator[Listeners]:
+    made = Listeners(ground.folder / "sockets")
+    yield made
+    made.close()
+
+
+def tried(ground: Ground, listeners: Listeners, *, check: bool = False, **settings: Any) -> dict[str, str]:
+    commands: Commands = ground.again(**settings)
+    with commands:
+        argv = ["python3", "-I", "-c", TRIES, str(listeners.told["tcp"]), str(listeners.told["abstract"])]
+        done = commands.run(argv, cwd=ground.ada, timeout_s=60, owner="ada", check=check)
+    listeners.came()
+    return dict(line.split(" ", 1) for line in done.text.splitlines())
+
+
+def test_off_reaches_nobody_and_has_unix_sockets_of_its_own(ground: Ground, listeners: Listeners) -> None:
+    said = tried(ground, listeners, network="off")
+    assert said == {"tcp": "ConnectionRefusedError", "abstract": "ConnectionRefusedError", "pair": "reached",
+                    "own": "reached", "names": "False"}  # fmt: skip
+
+
+def test_on_has_the_network_and_no_unix_sockets_but_pairs(ground: Ground, listeners: Listeners) -> None:
+    said = tried(ground, listeners, network="on")
+    assert said["tcp"] == "reached" and said["pair"] == "reached"
+    assert (said["abstract"], said["own"]) == ("PermissionError", "PermissionError")
+    assert said["names"] == str(bool(Path("/etc/resolv.conf").exists() and Path("/etc/resolv.conf").read_text()))
+
+
+def test_a_setting_allows_unix_sockets_beside_the_network(ground: Ground, listeners: Listeners) -> None:
+    assert tried(ground, listeners, network="on", unix_sockets=True)["own"] == "reached"
+
+
+@pytest.mark.parametrize(("check", "reached"), [(True, "reached"), (False, "ConnectionRefusedError")])
+def test_for_checks_alone_is_for_checks_alone(ground: Ground, listeners: Listeners, check: bool, reached: str) -> None:
+    assert tried(ground, listeners, network="checks", check=check)["tcp"] == reached
+
+
+def test_a_folder_that_a_person_names_can_be_read_and_not_written(ground: Ground, tmp_path: Path) -> None:
+    write(tmp_path / "tools" / "data.txt", "data")
+    with ground.again(sandbox_read_only=[str(tmp_path / "tools")]) as commands:
+        script = f"cat {tmp_path}/tools/data.txt; echo x > {tmp_path}/tools/new; ls {tmp_path}"
+        done = commands.run(script, cwd=ground.ada, timeout_s=60, owner="ada")
+    assert done.text.startswith("data") and "Read-only file system" in done.text and done.text.endswith("\ntools\n")
+
+
+@pytest.mark.parametrize("place", ["home", "home/work", "home/work/shop", "", "trees"])
+def test_a_folder_that_would_show_what_is_hidden_is_refused(ground: Ground, place: str) -> None:
+    with pytest.raises(UsageError, match="sandbox_read_only: .* would show commands"):
+        ground.again(sandbox_read_only=[str(ground.folder / place)])
+
+
+def test_toolchains_are_found_by_path_and_home_the_checkout_and_keys_are_never_among_them(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = ground.home
+    version = home / ".pyenv" / "versions" / "3.99"
+    write(version / "bin" / "tool", "#!/bin/sh\ncat $(dirname $(readlink -f $0))/../lib/part\n").chmod(0o755)
+    write(version / "lib" / "part", "of the installation\n")
+    (home / "bin").mkdir(exist_ok=True)
+    (home / "bin" / "linked").symlink_to(version / "bin" / "tool")
+    write(home / "lib" / "x", "x")
+    write(home / ".ssh" / "tool", "x")
+    write(ground.repository / ".venv" / "pyvenv.cfg", "")
+    write(ground.repository / ".venv" / "bin" / "mine", "x")
+    folders = [home / "bin", home / ".ssh", ground.repository / ".venv" / "bin", ground.repository, home]
+    monkeypatch.setenv("PATH", ":".join(map(str, folders)) + ":/usr/bin:/bin")
+    with ground.again() as commands:
+        script = f"linked; echo $PYENV_ROOT; ls -A {home} {ground.repository}; ls {home}/.ssh {ground.repository}/.venv"
+        done = commands.run(script, cwd=ground.ada, timeout_s=60, owner="ada")
+    assert done.text.startswith(f"of the installation\n{home}/.pyenv\n"), done.text
+    assert f"{home}:\n.pyenv\nbin\nwork\n" in done.text and f"{ground.repository}:\n.git\n" in done.text
+    assert done.text.count("No such file or directory") == 2
+
+
+@pytest.mark.parametrize(("sandbox", "said"), [(Kept(), True), (NoSandbox(), False)])
+def test_a_command_that_fails_for_want_of_the_network_is_told_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: Any, said: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    post = Post(Stage(tmp_path))
+    post.sandbox = sandbox
+    post.task()
+    with post.runtime() as runtime:
+        mate = post.mate(runtime)
+        failed = act(mate, BASH, command="echo 'curl: (6) Could not resolve host: example.org'; exit 6")
+        assert ("commands of teammates have no network" in failed.text) is said
+        assert "no network" not in act(mate, BASH, "k/2/0", command="echo Could not resolve host").text
