@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,7 +81,9 @@ def test_who_waits_for_input_gets_none(ground: Ground) -> None:
     assert not done.timed_out
 
 
-def test_the_pid_that_is_written_down_ends_all_of_it_also_without_its_warden(ground: Ground) -> None:
+def test_the_end_of_the_process_that_is_written_down_ends_all_of_it_where_nobody_watches_any_more(
+    ground: Ground,
+) -> None:
     marks: list[ProcessMark] = []
     runs = threading.Event()
 
@@ -92,9 +97,22 @@ def test_the_pid_that_is_written_down_ends_all_of_it_also_without_its_warden(gro
         started=marks.append, on_output=heard,
     )  # fmt: skip
     assert runs.wait(30)
-    found = process(marks[0].pid)
-    assert found is not None and len(descendants([marks[0].pid])) >= 4
-    os.kill(marks[0].pid, 9)  # bubblewrap: the kernel ends everything in its process namespace
+    main = process(marks[0].pid)
+    warden = process(main.parent) if main is not None else None
+    assert main is not None and warden is not None and len(descendants([marks[0].pid])) >= 4
+    keepers = [warden.parent, main.parent]  # the spawner first: it continues a warden that was stopped
+    for pid in keepers:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        os.kill(marks[0].pid, signal.SIGKILL)
+        end = time.monotonic() + 30
+        while (there := set(left(name)) - set(keepers)) and time.monotonic() < end:
+            threading.Event().wait(0.02)
+        assert not [pid for pid in there if not (found := process(pid)) or not found.dead]
+    finally:
+        for pid in keepers:
+            with contextlib.suppress(ProcessLookupError):  # the spawner was quicker
+                os.kill(pid, signal.SIGCONT)
     ground.commands.stop(name)
     assert left(name) == []
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.sandbox.ground import WORD, Ground, git, write
 
+from coterie.teammates.sandbox.space import Space
+
 LOOKING = """
 set -e
 echo changed >> one.txt; echo new > new.txt; git add new.txt one.txt
@@ -40,6 +42,13 @@ def test_status_diff_add_restore_and_checkout_of_files_work_and_what_is_staged_s
 def test_a_repository_that_a_test_suite_makes_for_itself_is_one_like_any(ground: Ground) -> None:
     done = ground.run(OWN)
     assert (done.exit_code, done.text) == (0, "1\nside\n"), done.text
+
+
+def test_after_the_runtime_has_committed_git_says_so(ground: Ground) -> None:
+    assert ground.run("echo more > more.txt; git add more.txt; git status --short").text == "A  more.txt\n"
+    keeper = ground.team.keeper
+    assert keeper.commit("ada", task="T1", epoch=1, base=keeper.tip(), message="the runtime's", author="ada")
+    assert ground.run("git status --short; git log -1 --format=%s").text == "the runtime's\n"
 
 
 REFUSED = [
@@ -157,6 +166,19 @@ def test_a_new_assignment_finds_nothing_of_the_last_one(ground: Ground) -> None:
     keeper.close("ada")
     keeper.open("ada", task="T9", epoch=1, base=keeper.tip())
     assert ground.run("ls -A /tmp ~ | grep left; git status --short").text == ""
+
+
+def test_a_link_in_tmp_does_not_lead_a_mount_of_the_next_command_elsewhere(ground: Ground, tmp_path: Path) -> None:
+    """The worktrees of these tests lie below /tmp, of which commands have their own."""
+    first = Path(ground.ada).relative_to("/tmp").parts[0]
+    space = Space(ground.ada)
+    held = space.temporary / first
+    assert ground.run(f"rmdir /tmp/{first}; mv /tmp/{first} /tmp/x; ln -sfn /oldroot{tmp_path} /tmp/{first}; true").ok
+    assert held.is_dir() and not held.is_symlink(), "it is mounted on"
+    held.rename(space.temporary / "aside")
+    held.symlink_to(f"/oldroot{tmp_path}")  # as if a command had laid it before there was a mount
+    assert ground.run("true").ok
+    assert list(tmp_path.iterdir()) == [] and held.is_dir() and not held.is_symlink()
 
 
 def test_a_worktree_whose_dot_git_was_replaced_runs_nothing(ground: Ground, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_folder_that_a_person_names_can_be_read_and_not_written(ground: Ground
 
 @pytest.mark.parametrize("place", ["home", "home/work", "home/work/shop", "", "trees"])
 def test_a_folder_that_would_show_what_is_hidden_is_refused(ground: Ground, place: str) -> None:
-    with pytest.raises(UsageError, match="sandbox_read_only: .* would show commands"):
+    with pytest.raises(UsageError, match=r"sandbox_read_only: .* would show commands"):
         ground.again(sandbox_read_only=[str(ground.folder / place)])
 
 
