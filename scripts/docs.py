@@ -213,7 +213,8 @@ def _settings() -> list[str]:
         "Command line > `COTERIE_<NAME>` > `coterie.toml` or `[tool.coterie]` of `pyproject.toml` >"
         " `$XDG_CONFIG_HOME/coterie/config.toml` > default. `coterie config` shows each value and where it came from."
         " Lists in a variable: one item per line, or JSON; tables: JSON.\n",
-        "The API key comes from `ANTHROPIC_API_KEY`, else from the repository's `.env`, of which nothing else counts: what looks like a secret there is kept out of all files and screens."
+        "The API key comes from `ANTHROPIC_API_KEY`, else from the repository's `.env`, of which nothing else counts:"
+        " what looks like a secret there is kept out of all files and screens."
         " A base URL from a repository's file or `.env` is used only with a key from there."
         " `ANTHROPIC_BASE_URL` stands in for `COTERIE_BASE_URL`.\n",
         "`resume` goes by what team.json holds. The command line may change `approver`, `plans`, `splits`, `teammates`,"

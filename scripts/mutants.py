@@ -666,6 +666,7 @@ BREAKS = [
         "    return CONTROL.sub(lambda found: json.dumps(found[0])[1:-1], text)",
         "    return text",
         "tests/console/test_hostile_text.py",
+    ),
     # ---------------------------------------------------------------- the sandbox
     Break(
         "commands keep their capabilities",
