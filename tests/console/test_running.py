@@ -88,8 +88,10 @@ def git(root: Path, *words: str) -> str:
 def test_a_run_is_told_as_it_happens_and_ends_with_the_board_and_what_was_merged(
     repository: Path, server: Server
 ) -> None:
+    (repository / "coterie.toml").write_text("allow = ['Bash']\n")
     done = coterie("run", "add two", ANTHROPIC_API_KEY=KEY, ANTHROPIC_BASE_URL=server.url)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "coterie.toml:1: not used, since a repository cannot allow anything by itself: Bash" in done.stderr
     out = done.stdout
     for each in (
         "sandbox: commands reach their worktree, and nothing else of yours",
