@@ -21,7 +21,8 @@ def command_above() -> str | None:
     that starts commands, above this one: it is told by its own arguments, and as it and each command's warden take in
     what loses its parent, neither an emptied environment nor setsid nor a double fork leads out from under it.
 
-    Not promised: anything about a command that killed its warden and the spawner first, which a sandbox keeps it from.
+    Not promised: anything about a command that killed its warden and the spawner first, or that hid them from itself in
+    a process namespace of its own: a sandbox keeps it from both.
     Without /proc (macOS) the mark in this process alone is looked at.
     """
     if command := os.environ.get(MARK):
