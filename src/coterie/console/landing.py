@@ -10,6 +10,7 @@ from coterie import lead, worktrees
 from coterie.console import places, shapes
 from coterie.console.options import interactive
 from coterie.console.paint import Paper, one_line, print_json
+from coterie.console.steer import open_team
 from coterie.errors import Refused, UsageError
 from coterie.files import counted
 from coterie.teammates.commands import Commands
@@ -27,7 +28,7 @@ def land(name: str | None, as_json: bool, *, yes: bool) -> int:
     checks are run on it first. Without a terminal, or where one object is to be printed, nobody is asked: what would
     be done is said, and `UsageError` raised unless `yes`.
     """
-    team: Team = lead.open_team(places.find_team(Path.cwd(), name))
+    team = open_team(name)
     repository = worktrees.find_repository(Path.cwd())
     landing = worktrees.plan_land(repository, team.name, target=team.record.base.branch)
     view = _view(team, landing)
