@@ -4,6 +4,7 @@ boundary     the seam: how a command is started, at which level
 rules        what commands may do, by the settings; `limits`
 environment  variables, from nothing
 bubblewrap   Linux: namespaces; what is mounted, from `toolchains`, `gitview` and `space`; `seccomp`
+landlock     what stands in where bubblewrap cannot run: a part of the boundary
 probe        whether it holds, by trying (imported by whoever starts a host, since it runs commands itself)
 """
 

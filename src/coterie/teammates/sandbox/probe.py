@@ -20,6 +20,7 @@ from coterie.teammates.sandbox.boundary import Level, NoSandbox, Sandbox
 from coterie.teammates.sandbox.bubblewrap import Bubblewrap
 from coterie.teammates.sandbox.environment import environment
 from coterie.teammates.sandbox.gitview import GitViews
+from coterie.teammates.sandbox.landlock import Landlock, abi, uncovered
 from coterie.teammates.sandbox.rules import Rules
 from coterie.worktrees import Git, View
 
@@ -88,7 +89,7 @@ for each in filter(str.isdigit, os.listdir("/proc")):
 if more := sorted(names - set(given["names"])):
     broken.append("it read of the host's environment: " + ", ".join(more[:3]))
 lacking = []
-for place in given["writable"]:
+for place in (given["worktree"], os.environ.get("TMPDIR", "/tmp")):
     try:
         write(place + "/written")
     except OSError as error:
@@ -109,9 +110,12 @@ class Found:
     detail: str  # for people: what holds, or why nothing does and what to do
     bwrap: str | None = None  # where bubblewrap is
     disable_userns: bool = True  # whether it can keep commands from making user namespaces
+    landlock: int = 0  # the version of Landlock that stands in for it
 
     def sandbox(self, rules: Rules, views: GitViews) -> Sandbox:
         """The boundary itself, for the worktrees of one repository."""
+        if self.landlock:
+            return Landlock(self.landlock, rules, views, detail=self.detail)
         if self.bwrap is None:
             return NoSandbox(self.detail)
         return Bubblewrap(
@@ -129,8 +133,20 @@ def find(rules: Rules, *, path: str | None = None) -> Found:
     bwrap = shutil.which("bwrap", path=path)
     if bwrap is None:
         how = "Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap"
-        return Found(Level.NONE, f"no sandbox: bubblewrap is not installed ({how})")
+        return _landlock(f"bubblewrap is not installed ({how})")
     return _bubblewrap(bwrap, rules.network == "on", rules.unix_sockets)
+
+
+@functools.cache
+def _landlock(why: str) -> Found:
+    """What is left where bubblewrap does not run."""
+    version = abi()
+    level, what = attempt(functools.partial(Landlock, version), Rules()) if version else (Level.NONE, "")
+    if level is Level.NONE:
+        return Found(Level.NONE, f"no sandbox: {why}")
+    more = f"; {what}" if what else ""
+    detail = f"the sandbox holds in part only: {why}. Landlock stands in, where {uncovered(version)}{more}"
+    return Found(Level.PARTIAL, detail, landlock=version)
 
 
 @functools.cache
@@ -145,7 +161,7 @@ def _bubblewrap(bwrap: str, network: bool, unix_sockets: bool) -> Found:
         if level is Level.PARTIAL:
             return Found(level, f"the sandbox holds in part only: {what}", bwrap, disable_userns)
         reasons.append(what)
-    return Found(Level.NONE, f"no sandbox: bubblewrap does not work here ({reasons[0]}){_cure()}")
+    return _landlock(f"bubblewrap does not work here ({reasons[0]}){_cure()}")
 
 
 def attempt(make: Callable[[Rules, GitViews], Sandbox], rules: Rules) -> tuple[Level, str]:
@@ -170,7 +186,7 @@ def attempt(make: Callable[[Rules, GitViews], Sandbox], rules: Rules) -> tuple[L
             "outside": str(outside),
             "secret": str(outside / "secret"),
             "read_only": [str(read_only)],
-            "writable": [str(worktree), "/tmp"],
+            "worktree": str(worktree),
             "pid": os.getpid(),
             "tcp": None if networked else tcp.getsockname()[1],
             "unix": None if networked and rules.unix_sockets else scratch.name,

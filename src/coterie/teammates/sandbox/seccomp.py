@@ -20,7 +20,7 @@ _KILL = 0x80000000  # SECCOMP_RET_KILL_PROCESS
 _LOAD, _EQUAL, _ATLEAST, _ANY, _AND, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x54, 0x06
 _NR, _ARCH, _FIRST = 0, 4, 16  # offsets in struct seccomp_data; an argument's lower half comes first
 
-_AF_UNIX = 1
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _CLONE_NEWUSER = 0x10000000
 _X32 = 0x40000000
 
@@ -43,12 +43,13 @@ _MACHINES = {
 }
 
 
-def program(*, unix_sockets: bool, namespaces: bool, machine: str | None = None) -> bytes:
+def program(*, unix_sockets: bool, namespaces: bool, internet: bool = True, machine: str | None = None) -> bytes:
     """The filter for a machine, this one's if None; empty where its numbers are not known.
 
     Always refused: io_uring, which does what other calls do past every filter (ENOSYS, as on a kernel without it), and
     the kernel's keys, which no namespace keeps apart (EPERM).
     unix_sockets: False refuses `socket(AF_UNIX, …)` (EPERM); a pair of connected sockets can be had all the same.
+    internet: False refuses sockets of the internet's families, for where no namespace of the network is.
     namespaces: False also refuses new user namespaces, for where nothing else does.
     """
     known = _MACHINES.get(machine or platform.machine())
@@ -63,9 +64,10 @@ def program(*, unix_sockets: bool, namespaces: bool, machine: str | None = None)
         code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, missing)]
     for number in known.keys:
         code += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, refused)]
-    if not unix_sockets:
+    closed = [] if unix_sockets else [_AF_UNIX]
+    for family in closed if internet else [*closed, _AF_INET, _AF_INET6]:
         # not the right call, or not the right family: go on, with the number loaded again
-        code += [(_EQUAL, 0, 4, known.socket), (_LOAD, 0, 0, _FIRST), (_EQUAL, 0, 1, _AF_UNIX)]
+        code += [(_EQUAL, 0, 4, known.socket), (_LOAD, 0, 0, _FIRST), (_EQUAL, 0, 1, family)]
         code += [(_RETURN, 0, 0, refused), (_LOAD, 0, 0, _NR)]
     if not namespaces:
         code += [(_EQUAL, 0, 1, known.clone3), (_RETURN, 0, 0, missing)]  # its flags lie in memory: not to be read here
