@@ -39,7 +39,8 @@ def call_text(tool: Tool, arguments: Arguments, assignment: Assignment) -> str:
     lines = [tool.name + (f" for {assignment[0]} (epoch {assignment[1]})" if assignment is not None else "")]
     for name, value in given.items():
         text = _visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=True))
-        lines.append(f"{name}: {text}" if "\n" not in text else f"{name}:\n{text}")
+        # a line of an argument is set in, so that none can pass for one of ours
+        lines.append(f"{name}: {text}" if "\n" not in text else "\n    ".join([f"{name}:", *text.split("\n")]))
     shown = files.redacted("\n".join(lines)).encode()  # as it will lie on disk
     if len(shown) > SHOWN:
         shown = shown[:SHOWN] + f"\n(… and {len(shown) - SHOWN} bytes more, which are not shown)".encode()
