@@ -20,7 +20,7 @@ from coterie.console.places import banner
 from coterie.errors import EnvironmentFault
 from coterie.lead import run_team
 from coterie.lead.boundary import kept
-from coterie.teammates.model import ScriptedModel
+from coterie.teammates.model import Answer, ModelRequest, ScriptedModel, UnknownModel
 from coterie.teammates.sandbox import Boxed, Level, NoSandbox, Rules
 from coterie.teammates.sandbox.bubblewrap import Bubblewrap
 from coterie.teammates.sandbox.landlock import abi
@@ -102,10 +102,14 @@ def test_below_full_a_run_is_refused_with_5_and_nothing_was_asked_or_made(stage:
     ) as fault:
         run_team(
             stage.root, settings=stage.settings(), api_key=None, look_for_boundary=lambda settings, repository: weak,
-            model=ScriptedModel(lambda request: pytest.fail("a model was asked")),
+            model=ScriptedModel(asked),
         )  # fmt: skip
     assert fault.value.exit_code == 5
     assert team.roster.all() == [] and team.record.sandbox is None
+
+
+def asked(request: ModelRequest) -> Answer:
+    raise UnknownModel("a model was asked")  # which ends a run at once
 
 
 def without_bubblewrap(env: dict[str, str], folder: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ rules        what commands may do, by the settings; `limits`
 environment  variables, from nothing
 bubblewrap   Linux: namespaces; what is mounted, from `toolchains`, `gitview` and `space`; `seccomp`
 landlock     what stands in where bubblewrap cannot run: a part of the boundary
+seatbelt     macOS: a profile for sandbox-exec, untested
 probe        whether it holds, by trying (imported by whoever starts a host, since it runs commands itself)
 """
 

@@ -22,6 +22,7 @@ from coterie.teammates.sandbox.environment import environment
 from coterie.teammates.sandbox.gitview import GitViews
 from coterie.teammates.sandbox.landlock import Landlock, abi, uncovered
 from coterie.teammates.sandbox.rules import Rules
+from coterie.teammates.sandbox.seatbelt import PROGRAM, Seatbelt
 from coterie.worktrees import Git, View
 
 __all__ = ["Found", "attempt", "find"]
@@ -111,9 +112,12 @@ class Found:
     bwrap: str | None = None  # where bubblewrap is
     disable_userns: bool = True  # whether it can keep commands from making user namespaces
     landlock: int = 0  # the version of Landlock that stands in for it
+    seatbelt: bool = False  # it is a Mac's
 
     def sandbox(self, rules: Rules, views: GitViews) -> Sandbox:
         """The boundary itself, for the worktrees of one repository."""
+        if self.seatbelt:
+            return Seatbelt(rules, views, detail=self.detail)
         if self.landlock:
             return Landlock(self.landlock, rules, views, detail=self.detail)
         if self.bwrap is None:
@@ -128,6 +132,8 @@ def find(rules: Rules, *, path: str | None = None) -> Found:
 
     path: where bubblewrap is looked for, PATH if None. What was tried once by this process is not tried again.
     """
+    if sys.platform == "darwin" and Path(PROGRAM).exists():
+        return _seatbelt()
     if sys.platform != "linux":
         return Found(Level.NONE, f"no sandbox: there is none for {sys.platform} yet")
     bwrap = shutil.which("bwrap", path=path)
@@ -135,6 +141,18 @@ def find(rules: Rules, *, path: str | None = None) -> Found:
         how = "Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap"
         return _landlock(f"bubblewrap is not installed ({how})")
     return _bubblewrap(bwrap, rules.network == "on", rules.unix_sockets)
+
+
+@functools.cache
+def _seatbelt() -> Found:  # pragma: no cover - there was no Mac to run it on
+    """At most a part: what was never run on a Mac by us is not called whole, whatever the attempts say."""
+    level, what = attempt(Seatbelt, Rules())
+    if level is Level.NONE:
+        return Found(Level.NONE, f"no sandbox: sandbox-exec does not work here ({what})")
+    more = f"; {what}" if what else ""
+    return Found(
+        Level.PARTIAL, f"the sandbox holds in part only: its profile for macOS is untested{more}", seatbelt=True
+    )
 
 
 @functools.cache
