@@ -6,12 +6,10 @@ as base64. Not promised: to find one that was cut by a line break or spelled in 
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import quote, quote_plus
 
 __all__ = ["RedactedStream", "keep_secret", "redacted", "redacted_bytes", "redacted_value"]
 
@@ -45,6 +43,9 @@ def keep_secret(*values: str) -> None:
 
 def _forms(value: str) -> Iterable[str]:
     """The spellings of a secret."""
+    import base64  # where no secret is known, as in a command that only reads, nothing is loaded for it
+    from urllib.parse import quote, quote_plus
+
     yield value
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
