@@ -374,5 +374,5 @@ CALLS = [
     Operation("close a worktree", "trees", close, before=given_back),
     Operation("merge into a worktree", "trees", join),
     Operation("reader", "trees", reader),
-    Operation("bury a joined process", "trees", bury_ada, before=joined_and_killed),
+    Operation("bury a joined process", "trees", bury_ada, before=joined_and_killed, sampled=12),
 ]

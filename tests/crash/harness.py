@@ -19,6 +19,7 @@ from coterie.lead.recovery import recover
 from coterie.teammates.team import Team
 
 BEGINNING = "beginning"
+SHARE = 0.25  # of the operations whose restart is killed too
 Act = Callable[[Team, Acknowledge], None]
 
 
@@ -208,6 +209,8 @@ class Trial:
             recover(self.next)
             operation.go_on(self.next, say)
 
+        if self.sample is not None and self.chance.random() > SHARE:
+            return
         for first, torn in [self.chance.choice(states)] if self.sample is not None else states:
             self.place.put_back(BEGINNING)
             self._killed(operation, first, torn)

@@ -90,11 +90,11 @@ PROGRAMS = [
     call("ada: bash", "working", mate_says(("bash", {"command": "echo more > new.txt"}), SUBMIT), "ada"),
     call("ada: edit_file", "working", mate_says(READ, EDIT, SUBMIT), "ada", ahead=1),
     dataclasses.replace(
-        call("ada: bash that nobody gives leave for", "watched", takes_no_for_an_answer, "ada"), sampled=8
+        call("ada: bash that nobody gives leave for", "watched", takes_no_for_an_answer, "ada"), sampled=4
     ),
-    Operation("ada: stop_command", "working", driven(stops_what_it_started, "ada"), sampled=8),
-    Operation("the queue checks one and returns it", "checked", one_entry, finish=to_the_end, sampled=8),
+    Operation("ada: stop_command", "working", driven(stops_what_it_started, "ada"), sampled=4),
+    Operation("the queue checks one and returns it", "checked", one_entry, finish=to_the_end, sampled=4),
     Operation(
-        "the queue checks one and merges it", "checked", one_entry, finish=to_the_end, before=one_entry, sampled=8
+        "the queue checks one and merges it", "checked", one_entry, finish=to_the_end, before=one_entry, sampled=4
     ),
 ]
