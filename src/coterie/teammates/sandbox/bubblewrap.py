@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import functools
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -16,8 +11,9 @@ from coterie.teammates.sandbox.boundary import Boxed, Level
 from coterie.teammates.sandbox.gitview import GitViews, front_of_git, key_of
 from coterie.teammates.sandbox.rules import Rules
 from coterie.teammates.sandbox.seccomp import program
+from coterie.teammates.sandbox.shown import shown_folders, shown_settings
 from coterie.teammates.sandbox.space import Space
-from coterie.teammates.sandbox.toolchains import SYSTEM_FILES, SYSTEM_FOLDERS, Toolchains, showable, toolchains
+from coterie.teammates.sandbox.toolchains import SYSTEM_FOLDERS, Toolchains, showable, toolchains
 from coterie.teammates.warden import FIRST_FILE
 
 __all__ = ["HOME", "Bubblewrap"]
@@ -111,7 +107,9 @@ class Bubblewrap:
 
         options = [*_NAMESPACES, *(("--disable-userns",) if self._disable_userns else ())]
         options += ["--share-net"] if network else []
-        options += self._system
+        options += [*self._system, "--ro-bind", str(shown_settings(space.root.parent)), "/etc"]
+        for folder in shown_folders():
+            options += ["--ro-bind", str(folder), str(folder)]
         options += ["--bind", str(space.temporary), "/tmp", "--bind", str(space.home), HOME]
         firsts = _firsts(target for _, _, target in mounts)
         space.hold(firsts)
@@ -164,36 +162,9 @@ def _system() -> list[str]:
             options += ["--symlink", str(Path(folder).readlink()), folder]
         elif Path(folder).is_dir():
             options += ["--ro-bind", folder, folder]
-    options += ["--ro-bind", str(_settings()), "/etc", "--proc", "/proc", "--dev", "/dev"]
+    options += ["--proc", "/proc", "--dev", "/dev"]
     options += ["--size", str(_SHARED_MEMORY), "--perms", "1777", "--tmpfs", "/dev/shm"]
     return [*options, "--symlink", "/tmp", "/var/tmp"]
-
-
-@functools.cache
-def _settings() -> Path:
-    """A copy of what commands may see of /etc, made once by this process: one mount costs less than forty.
-
-    With two files of no content, on which each command's own are mounted.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="coterie-etc-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    etc = folder / "etc"
-    etc.mkdir(mode=0o755)
-    for name in SYSTEM_FILES:
-        source, target = Path("/etc", name), etc / name
-        if not source.exists():
-            continue
-        target.parent.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # what this user may not read, no command needs
-            if source.is_symlink() and source.readlink().is_relative_to("/usr"):
-                target.symlink_to(source.readlink())
-            elif source.is_dir():
-                shutil.copytree(source, target, symlinks=True, ignore_dangling_symlinks=True)
-            else:
-                shutil.copyfile(source, target)
-    for name in ("gitconfig", "resolv.conf"):
-        (etc / name).touch()
-    return etc
 
 
 def _firsts(targets: Iterable[str]) -> list[str]:

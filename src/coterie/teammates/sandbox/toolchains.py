@@ -22,7 +22,7 @@ SYSTEM_FILES = (
     *("protocols", "python3", "redhat-release", "rpc", "sensors3.conf", "services", "sgml", "shells", "xml"),
     *("ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "vim", "xdg"),
 )
-"""What of /etc commands see a copy of: a list of what is known to hold no password, key or token, and of nothing else.
+"""What of /etc commands see: a list of what is known to hold no password, key or token, and of nothing else.
 So not shadow, ssh, ssl/private, sudoers, gitconfig (a copy of it is made), pip.conf, npmrc."""
 
 _BINS = frozenset({"bin", "sbin", "shims"})
