@@ -62,6 +62,7 @@ class Ground:
         home, repository = self.home, self.repository
         for name in (".ssh/id_ed25519", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".bash_history"):
             write(home / name, WORD)
+        write(home / ".config" / "git" / "ignore", "*.theirs\n")
         write(home / ".git-credentials", f"https://u:{WORD}@example.org\n")
         repository.mkdir(parents=True)
         git(repository, "init", "-q", "-b", "trunk")

@@ -44,6 +44,10 @@ def test_a_repository_that_a_test_suite_makes_for_itself_is_one_like_any(ground:
     assert (done.exit_code, done.text) == (0, "1\nside\n"), done.text
 
 
+def test_what_the_person_ignores_everywhere_is_ignored_here_too(ground: Ground) -> None:
+    assert ground.run("touch a.theirs b.log c.txt; git status --short; rm a.theirs b.log c.txt").text == "?? c.txt\n"
+
+
 def test_after_the_runtime_has_committed_git_says_so(ground: Ground) -> None:
     assert ground.run("echo more > more.txt; git status --short").text == "?? more.txt\n"
     keeper = ground.team.keeper

@@ -19,7 +19,7 @@ from coterie.worktrees.places import (
 from coterie.worktrees.repository import Repository, check_version, find_repository
 from coterie.worktrees.survey import Worktree
 from coterie.worktrees.trees import Snapshot
-from coterie.worktrees.view import View, settings_of, view
+from coterie.worktrees.view import View, ignored_by_person, settings_of, view
 
 __all__ = [
     "Conflict",
@@ -43,6 +43,7 @@ __all__ = [
     "check_version",
     "find_repository",
     "git_command",
+    "ignored_by_person",
     "integration_ref",
     "land",
     "plan_land",

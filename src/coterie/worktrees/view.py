@@ -11,12 +11,13 @@ from pydantic import BaseModel, ConfigDict
 
 from coterie.worktrees.git import Git, Where
 
-__all__ = ["View", "public", "settings_of", "view"]
+__all__ = ["View", "ignored_by_person", "public", "settings_of", "view"]
 
 SHOWN = ("HEAD", "info", "packed-refs", "refs", "shallow")
 """What of the common directory is shown as it is, besides the objects. Not shown: the person's index, hooks, reflogs,
 FETCH_HEAD and submodules, and the metadata of other worktrees."""
 
+MOST_IGNORED = 1 << 20  # bytes
 _LEFT_OUT = frozenset({"alias", "credential", "github", "imap", "include", "includeif", "sendemail"})
 _NAMES = frozenset({"core.fsmonitor"})  # starts a process that stays
 _SECRET_NAMES = re.compile(
@@ -70,6 +71,17 @@ def settings_of(git: Git) -> bytes:
     system = git.call("config", "--system", "--includes", "--list", "-z", ok=there_or_not)
     own = git.call("config", "--global", "--includes", "--list", "-z", ok=there_or_not)
     return public(entry for code, said in (system, own) if code == 0 for entry in _parsed(said))
+
+
+def ignored_by_person(git: Git) -> bytes:
+    """What the person's own file of ignored names says: what it names is no part of a commit."""
+    code, said = git.call("config", "--type=path", "--get", "core.excludesFile", ok=(0, 1, 128))
+    settings = Path(os.environ.get("XDG_CONFIG_HOME") or Path(os.environ.get("HOME", "/"), ".config"))
+    path = Path(said) if code == 0 and said else settings / "git" / "ignore"
+    try:
+        return path.read_bytes()[:MOST_IGNORED] if path.is_file() else b""
+    except OSError:
+        return b""
 
 
 def _parsed(said: str) -> list[tuple[str, str | None]]:

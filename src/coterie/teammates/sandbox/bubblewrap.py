@@ -8,7 +8,7 @@ from pathlib import Path
 
 from coterie.errors import Refused
 from coterie.teammates.sandbox.boundary import Boxed, Level
-from coterie.teammates.sandbox.gitview import GitViews, front_of_git, key_of
+from coterie.teammates.sandbox.gitview import IGNORED, GitViews, front_of_git, key_of
 from coterie.teammates.sandbox.rules import Rules
 from coterie.teammates.sandbox.seccomp import program
 from coterie.teammates.sandbox.shown import shown_folders, shown_settings
@@ -96,6 +96,7 @@ class Bubblewrap:
         mounts.append(("--bind" if writable else "--ro-bind", str(cwd), str(cwd)))
         mounts.append(("--ro-bind-data", data(seen.link), str(cwd / ".git")))
         mounts.append(("--ro-bind-data", data(self._views.settings()), "/etc/gitconfig"))
+        mounts.append(("--ro-bind-data", data(self._views.ignored()), IGNORED))
         network = self.rules.network == "on" or (self.rules.network == "checks" and check)
         if network:
             mounts.append(("--ro-bind-data", data(_resolver()), "/etc/resolv.conf"))

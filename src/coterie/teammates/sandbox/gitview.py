@@ -25,12 +25,14 @@ from pathlib import Path
 from coterie import files
 from coterie.errors import Refused
 from coterie.teammates.sandbox.space import Space, remove
-from coterie.worktrees import Git, View, Where, settings_of, view
+from coterie.worktrees import Git, View, Where, ignored_by_person, settings_of, view
 
-__all__ = ["BORROWED", "GitViews", "front_of_git", "key_of"]
+__all__ = ["BORROWED", "IGNORED", "GitViews", "front_of_git", "key_of"]
 
 BORROWED = "/run/coterie/objects"
 """Where the real objects lie for a command, the first of them without a number."""
+IGNORED = "/run/coterie/ignored"
+_GIT = "git"  # is looked for, and never run by us
 _FRONT = Path(__file__).with_name("git.sh")
 _KEPT = ("HEAD", "commondir", "gitdir")
 
@@ -44,12 +46,19 @@ class GitViews:
         self._views: dict[Path, tuple[object, View]] = {}
         self._indexes: dict[Path, object] = {}
         self._settings: bytes | None = None
+        self._ignored: bytes | None = None
 
     def settings(self) -> bytes:
-        """The person's settings of git without secrets; read once."""
+        """The person's settings of git without secrets, which lead to `ignored`; read once."""
         if self._settings is None:
-            self._settings = settings_of(self._git)
+            self._settings = settings_of(self._git) + f"[core]\n\texcludesFile = {IGNORED}\n".encode()
         return self._settings
+
+    def ignored(self) -> bytes:
+        """The person's own file of names that git ignores; read once."""
+        if self._ignored is None:
+            self._ignored = ignored_by_person(self._git)
+        return self._ignored
 
     def of(self, worktree: Path) -> View:
         """The view of a worktree. Raises `Refused` where it is none that git knows, or its `.git` was changed."""
@@ -103,7 +112,7 @@ class GitViews:
 
 def front_of_git(seen: View, path: str) -> bytes | None:
     """The `git` that stands before the real one in PATH; None where there is no git."""
-    real = shutil.which("git", path=path)
+    real = shutil.which(_GIT, path=path)
     if real is None:
         return None
     text = _FRONT.read_text(encoding="utf-8")

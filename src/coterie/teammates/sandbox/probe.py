@@ -256,6 +256,9 @@ class _Scratch(GitViews):
     def settings(self) -> bytes:
         return b""
 
+    def ignored(self) -> bytes:
+        return b""
+
 
 def _cure() -> str:
     """What a person can do where namespaces are refused, as far as the kernel says why."""
