@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from tests.acceptance.crew import crew
 from tests.acceptance.loopback import coterie, environment, served
 from tests.teammates.stage import Stage
 
+from coterie.console.door import enter
 from coterie.console.places import banner
 from coterie.errors import EnvironmentFault
 from coterie.lead import run_team
@@ -120,7 +120,7 @@ def without_bubblewrap(env: dict[str, str], folder: Path) -> dict[str, str]:
 
 
 def test_the_flag_of_a_person_runs_it_and_every_view_says_so_here_and_in_a_second_terminal(
-    stage: Stage, tmp_path: Path
+    stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bin").mkdir()
     weak = find(Rules(), path=NOWHERE)
@@ -135,10 +135,11 @@ def test_the_flag_of_a_person_runs_it_and_every_view_says_so_here_and_in_a_secon
     assert "bubblewrap is not installed" in done.stdout
     assert git(stage.repository, "show", "coterie/main/integration:made.txt") == "made\n"
     assert json.loads((stage.root / "team.json").read_text())["sandbox"] == kept(weak).model_dump()
-    env |= {"PATH": os.environ["PATH"]}  # a second terminal has bubblewrap; the run had not
-    for words in (("board",), ("log",)):
-        assert flat(banner(said)[0]) in flat(coterie(stage.repository, env, *words).stdout), words
-    doctor = coterie(stage.repository, env | {"PATH": str(tmp_path / "bin")}, "doctor", "--json")
+    monkeypatch.chdir(stage.repository)  # in a second terminal, which has bubblewrap as the run had not
+    for words in (("board",), ("log",), ("show", "T1")):
+        capsys.readouterr()
+        assert enter(words) == 0 and flat(banner(said)[0]) in flat(capsys.readouterr().out), words
+    doctor = coterie(stage.repository, env, "doctor", "--json")
     assert doctor.returncode == 5 and json.loads(doctor.stdout)["sandbox"] == said
     assert "apt-get install bubblewrap" in json.loads(doctor.stdout)["machine"]["problems"][-1]
 
