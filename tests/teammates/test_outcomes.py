@@ -7,7 +7,7 @@ from tests.teammates.stage import Stage
 
 from coterie.lead.recovery import recover
 from coterie.taskboard import NewTask
-from coterie.teammates.outcomes import send_outcome
+from coterie.teammates.outcomes import left_blocked, send_outcome
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled"])
@@ -50,3 +50,13 @@ def test_nobody_is_told_of_a_cancelled_task_that_nobody_waits_for(stage: Stage) 
     team.board.create([NewTask(ref="a", subject="A")], by="lead")
     send_outcome(team, team.board.want("T1", move="cancel", by="human", reason="no"))
     assert stage.mail("lead") == []
+
+
+def test_what_the_lead_cancels_itself_is_told_by_its_tool_and_not_by_mail(stage: Stage) -> None:
+    team = stage.create()
+    team.roster.spawn("lead", model="m")
+    team.board.create([NewTask(ref="a", subject="A"), NewTask(ref="b", subject="B", blocked_by=("a",))], by="lead")
+    task = team.board.want("T1", move="cancel", by="lead", reason="no")
+    send_outcome(team, task)
+    recover(stage.team)
+    assert stage.mail("lead") == [] and "Blocked by it: T2." in left_blocked(team, task)

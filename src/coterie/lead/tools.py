@@ -11,6 +11,7 @@ from coterie.errors import Refused
 from coterie.files import check_name
 from coterie.mailbox import Note, RequestKind, send_owed
 from coterie.teammates.approving import approver
+from coterie.teammates.outcomes import left_blocked
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.tool import Arguments, Call, Effect, Tool, ToolResult, toolbox
 from coterie.teammates.tools import BASH, GET_TASK, GLOB, GREP, LIST_TASKS, READ_FILE, NewTasks
@@ -106,7 +107,7 @@ def _want(move: Literal["cancel", "release"]) -> Any:
         member.say("task", f"wants {task.id} {move}ed: {given.reason}", task=task.id)
         if task.wanted is not None:
             return f"{task.id}: its owner is told, the work is kept, then it is {move}ed"
-        return f"{task.id} is {task.status}"
+        return f"{task.id} is {task.status}" + (left_blocked(member.team, task) if move == "cancel" else "")
 
     return act
 

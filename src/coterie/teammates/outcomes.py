@@ -10,7 +10,7 @@ from coterie.mailbox import Event
 from coterie.taskboard import Status, Task
 from coterie.teammates.team import Team
 
-__all__ = ["send_outcome"]
+__all__ = ["left_blocked", "send_outcome"]
 
 _ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 
@@ -18,7 +18,7 @@ _ENDED = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 def send_outcome(team: Team, task: Task) -> None:
     """Tell the lead that a task is completed or has failed, or that others wait for one that was cancelled.
 
-    Again: it is told already. A lead that is gone: nobody.
+    Again: it is told already. A lead that is gone: nobody. What it cancelled itself, its tool has told it.
     """
     if task.status is Status.COMPLETED:
         commit = task.result.merged_commit if task.result is not None else None
@@ -38,10 +38,10 @@ def send_outcome(team: Team, task: Task) -> None:
         what, count = ("returned", task.returns) if returned else ("given up", task.attempts)
         times = f"{what} {files.counted(count, 'time')}"
         text = f"{task.id} has failed: {times}. Last reason: {last.reason if last is not None else 'not said'}"
-        text += _left_blocked(team, task)
+        text += left_blocked(team, task)
         body = Event(text=text, event="task-failed", task=task.id, wakes=True)
         key = f"{task.id}/e{task.epoch}/failed"
-    elif task.status is Status.CANCELLED and (blocked := _left_blocked(team, task)):
+    elif task.status is Status.CANCELLED and task.history[-1].by != "lead" and (blocked := left_blocked(team, task)):
         text = f"{task.id} is cancelled: {task.history[-1].reason}{blocked}"
         body = Event(text=text, event="task-cancelled", task=task.id, wakes=True)
         times_cancelled = sum(each.to == Status.CANCELLED != each.from_ for each in task.history)
@@ -52,7 +52,7 @@ def send_outcome(team: Team, task: Task) -> None:
         team.mail.send(body, sender="queue", sender_instance=None, to="lead", made_by=key)
 
 
-def _left_blocked(team: Team, task: Task) -> str:
+def left_blocked(team: Team, task: Task) -> str:
     """Which tasks stay blocked by one that will not be completed, as a line; empty if there is none."""
     left = [each.id for each in team.board.tasks() if each.status is Status.PENDING and task.id in each.blocked_by]
     if not left:
