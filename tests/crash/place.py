@@ -48,6 +48,7 @@ class Place:
         self.repository = self.folder / "repo"
         self.root = self.repository / ".coterie" / "main"
         self.kept = folder / "kept"
+        self._read: dict[str, tuple[object, bytes]] = {}  # what tells that a file is unchanged; what it is, digested
 
     def keep(self, name: str) -> None:
         """Remember what is there now, under a name."""
@@ -56,8 +57,8 @@ class Place:
 
     def put_back(self, name: str) -> None:
         """As it was when it was kept."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(self.kept / name, self.folder, symlinks=True)
+        self.folder.mkdir(exist_ok=True)
+        _make_same(self.kept / name, self.folder)
 
     def make(self, **settings: Any) -> None:
         """A repository with one commit and a team that has not begun."""
@@ -114,17 +115,24 @@ class Place:
             name = str(path.relative_to(self.folder))
             if "/objects/" in name or "/logs/" in name or name.endswith("events.jsonl"):
                 continue
-            text = ""
-            if path.is_symlink():
-                text = str(path.readlink())
-            elif path.is_file():
-                data = path.read_bytes()
-                if path.suffix == ".tmp":
-                    data = b""  # half of a write, whichever half
-                text = str(len(data)) if "index" in path.name else data.decode("utf-8", "surrogateescape")
-            plain = TOKENS.sub("<token>", self._named(SUMS.sub("<sum>", TIMES.sub("<time>", text))))
-            found.update(f"{TOKENS.sub('<token>', name)}\0{plain}\0".encode("utf-8", "surrogateescape"))
+            known = path.lstat()
+            mark = (known.st_mode, known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns)
+            if self._read.get(name, (None,))[0] != mark:
+                self._read[name] = (mark, self._digest(path, name))
+            found.update(self._read[name][1])
         return found.hexdigest()
+
+    def _digest(self, path: Path, name: str) -> bytes:
+        text = ""
+        if path.is_symlink():
+            text = str(path.readlink())
+        elif path.is_file():
+            data = path.read_bytes()
+            if path.suffix == ".tmp":
+                data = b""  # half of a write, whichever half
+            text = str(len(data)) if "index" in path.name else data.decode("utf-8", "surrogateescape")
+        plain = TOKENS.sub("<token>", self._named(SUMS.sub("<sum>", TIMES.sub("<time>", text))))
+        return hashlib.sha256(f"{TOKENS.sub('<token>', name)}\0{plain}".encode("utf-8", "surrogateescape")).digest()
 
     def keys(self) -> set[str]:
         """Every key of a call that stands in a record."""
@@ -231,6 +239,36 @@ class Place:
             contents = {str(path.relative_to(each)): path.read_text() for path in _files(each) if path.is_file()}
             found[f"worktrees/{each.name}"] = {**contents, ".git": (metadata / "HEAD").read_text()}
         return json.loads(self._named(json.dumps(_plain(found), sort_keys=True)))
+
+
+def _make_same(source: Path, target: Path) -> None:
+    """`target` becomes what `source` is. Of files that nobody has touched since only the names are looked at."""
+    there = {each.name: each for each in os.scandir(target)}
+    for each in os.scandir(source):
+        mine, place = there.pop(each.name, None), target / each.name
+        if each.is_dir(follow_symlinks=False):
+            if mine is not None and not mine.is_dir(follow_symlinks=False):
+                place.unlink()
+            place.mkdir(exist_ok=True)
+            _make_same(Path(each.path), place)
+        elif mine is None or _mark(mine) != _mark(each):
+            if mine is not None:
+                _remove(mine)
+            shutil.copy2(each.path, place, follow_symlinks=False)
+    for left in there.values():
+        _remove(left)
+
+
+def _mark(entry: os.DirEntry[str]) -> tuple[int, ...]:
+    found = entry.stat(follow_symlinks=False)
+    return (found.st_mode, found.st_size, found.st_mtime_ns)
+
+
+def _remove(entry: os.DirEntry[str]) -> None:
+    if entry.is_dir(follow_symlinks=False):
+        shutil.rmtree(entry.path)
+    else:
+        os.unlink(entry.path)  # noqa: PTH108
 
 
 def _files(folder: Path) -> Iterator[Path]:
