@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from coterie import files
-from coterie.files import RedactedStream, keep_secret, redacted
+from coterie.files import RedactedStream, keep_secret, redacted, redacted_text
 from coterie.teammates.events import Event, Events
-from coterie.teammates.journal import Answered, Journal, messages, read_journal
+from coterie.teammates.journal import Answered, Finished, Journal, messages, read_journal
 from coterie.teammates.output import Output
 
 SECRET = "tok-Xy9zQ4mR7vL2"
@@ -133,3 +133,20 @@ def test_what_is_written_as_json_moves_no_cursor_and_loses_nothing() -> None:
     assert json.loads(spelled) == {"text": text}
     assert not files.CONTROL.search(spelled) and "é 日本 😀" in spelled
     assert files.clean(text) == "a[2J31mgpj.exe é 日本 😀\ttab"
+
+
+def test_a_password_that_is_a_word_is_taken_out_of_what_is_said_and_breaks_no_record(tmp_path: Path) -> None:
+    """A word stands in paths, states, ids and commands too: a record without it would be another record."""
+    words = ("quetzalcoatl", "quetzal_feather", "quetzal15")
+    keep_secret(*words)
+    for word in words:
+        record = {"status": word, "path": f"/home/{word}/tree", word: 1, "checks": [f"psql -U {word}"]}
+        files.write_json(tmp_path / "record.json", record)
+        assert files.read_json(tmp_path / "record.json") == record
+        assert redacted_text(f"password={word}") == "password=***"
+        journal = Journal(tmp_path / f"{word}.jsonl")
+        told = Finished(instance=f"{word}#1", call="c", tool="bash", text=f"it is {word}", is_error=False)
+        assert journal.append(told).text == "it is ***" and read_journal(journal.path)[0][0].instance == f"{word}#1"
+    for phrase in ("quetzal feather serpent", "quetzal-7-feather"):
+        keep_secret(phrase)
+        assert redacted(f"it is {phrase}") == "it is ***"

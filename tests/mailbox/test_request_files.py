@@ -191,3 +191,11 @@ def test_whoever_waits_is_told_of_each_change_once(team) -> None:
     with pytest.raises(AlreadyDecided):
         requests.decide(made.id, by="lead", by_instance="lead#1", approve=True)
     assert changed == [made, moved]
+
+
+def test_a_decision_of_who_knows_a_secret_in_the_text_counts_for_the_text_as_it_lies_there(team) -> None:
+    """As of a second terminal with other variables than the process that wrote it."""
+    asked = plan(team, "log in with qzx-81hT-secret-of-another-terminal")
+    files.keep_secret("qzx-81hT-secret-of-another-terminal")
+    decide(team, asked)
+    assert team.requests.plan_approved("T1", 1) and team.requests.get(asked.id).text == asked.text

@@ -33,7 +33,7 @@ from coterie.files.locks import (
 )
 from coterie.files.names import RESERVED, check_name, counted, now, process_mark, token
 from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json, read_open
-from coterie.files.redaction import RedactedStream, keep_secret, redacted, redacted_value
+from coterie.files.redaction import RedactedStream, keep_secret, redacted, redacted_text, redacted_value
 from coterie.files.room import shortage
 from coterie.files.shown import CONTROL, as_json, clean, escaped
 from coterie.files.systems import file_system, is_network
@@ -102,6 +102,7 @@ __all__ = [
     "read_json",
     "read_open",
     "redacted",
+    "redacted_text",
     "redacted_value",
     "remove",
     "set_aside",

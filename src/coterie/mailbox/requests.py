@@ -387,8 +387,8 @@ class Requests:
             rules.refuse_move(request, after, parts)
             if request.status is RequestStatus.APPROVED:
                 self._refuse_late_revocation(request)
-            moved = request.moved(after, by=by, instance=by_instance, text=text, made_by=made_by)
-            self._shelf.save(moved)
+            moved = request.moved(after, by=by, instance=by_instance, text=files.redacted(text), made_by=made_by)
+            self._shelf.save(moved, as_is=True)
         self._on_change(moved)
         return moved
 

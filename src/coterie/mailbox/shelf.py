@@ -107,9 +107,10 @@ class Shelf:
             fault = str(error)
         return self._restore(identifier, fault)
 
-    def save(self, request: Request) -> None:
+    def save(self, request: Request, *, as_is: bool = False) -> None:
+        """Store it. as_is: its text lies on disk already, and a decision is on exactly that: nothing is taken out."""
         files.make_folder(self._folder)
-        files.write_bytes(self._path(request.id), encode(request))
+        files.write_bytes(self._path(request.id), encode(request), as_is=as_is)
         self._remember(request)
 
     def next_id(self) -> str:

@@ -29,7 +29,8 @@ class Events:
 
     def say(self, kind: str, text: str, **fields: Any) -> None:
         """One event: `at, kind, text` and what else is known (member, task, request …), without secrets."""
-        event: Event = files.redacted_value({"at": files.now(), "kind": kind, "text": text, **fields})
+        event: Event = {"at": files.now(), "kind": kind, "text": files.redacted_text(text)}
+        event |= files.redacted_value(fields)
         if self.outside:
             event["outside"] = True
         with self._guard:

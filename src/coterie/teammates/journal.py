@@ -145,6 +145,7 @@ Record = Annotated[
     Field(discriminator="kind"),
 ]
 SIGNED = ("thinking", "redacted_thinking")
+HEARD = ("result", "mail")  # kinds of record whose text comes from commands, files and messages
 _records: TypeAdapter[Record] = TypeAdapter(Record)
 
 
@@ -158,6 +159,8 @@ def encode_line(record: _Record) -> bytes:
 def _without_secrets(record: dict[str, Any]) -> dict[str, Any]:
     """The record as it may be kept. What the model thought is signed: it stays as it came, or no server takes it."""
     found = {key: files.redacted_value(value) for key, value in record.items() if key != "content"}
+    if record["kind"] in HEARD:
+        found["text"] = files.redacted_text(record["text"])
     if "content" in record:
         blocks = [each if each.get("type") in SIGNED else files.redacted_value(each) for each in record["content"]]
         found["content"] = blocks

@@ -173,7 +173,7 @@ class Output:
 
     def _end(self, size: int) -> bytes:
         end = bytes(self._tail[-size:])
-        return end if self._size < self._room else files.redacted(Readable().feed(end, last=True)).encode()[-size:]
+        return end if self._size < self._room else files.redacted_text(Readable().feed(end, last=True)).encode()[-size:]
 
     def _open(self) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
