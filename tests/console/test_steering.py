@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coterie import files
-from coterie.console import shapes
+from coterie.console import places, shapes
 from coterie.mailbox import Bell
 from coterie.teammates.roster import Status
 
@@ -50,7 +50,24 @@ def test_the_first_decision_counts_and_a_later_reject_revokes_it(rooms: Any, cot
 def test_a_rejection_needs_to_say_what_should_change(rooms: Any, coterie: Coterie) -> None:
     code, _, err = coterie("reject", "R1")
     assert code == 2 and err.startswith("coterie: ") and "--message" in err
+    code, _, err = coterie("reject", "R1", "-m", " ")
+    assert code == 2 and "the reason is empty: say what should change" in err
     assert rooms.requests.get("R1").open
+
+
+def test_of_several_unfinished_teams_the_one_that_runs_is_meant_and_to_resume_one_that_does_not(
+    repository: Path, new_team: Callable[..., Path]
+) -> None:
+    first, second = new_team("a"), new_team("b")
+    assert places.find_team(repository, None) == first
+    mark = files.process_mark(os.getpid())
+    held = files.hold(second / "processes" / "lead.lock", mark)
+    assert places.find_team(repository, None) == second
+    assert places.find_team(repository, None, running=False) == first
+    other = files.hold(first / "processes" / "lead.lock", mark)
+    assert places.find_team(repository, None) == places.find_team(repository, None, running=False) == first
+    for each in (held, other):
+        each.release()
 
 
 def test_old_unknown_and_superseded_requests_are_refused_with_the_reason(rooms: Any, coterie: Coterie) -> None:

@@ -15,7 +15,9 @@ CONTEXT: dict[str, Any] = {
 }
 """Of every command. `--check` is taken for `--checks`, and not shown."""
 
-Team = Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team; else the unfinished one.")]
+Team = Annotated[
+    str | None, typer.Option("--team", metavar="NAME", help="The team; else an unfinished one, first what runs.")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]
 TaskId = Annotated[str, typer.Argument(metavar="TASK", help="A task, such as T7.")]
 RequestId = Annotated[str, typer.Argument(metavar="REQUEST", help="A request, such as R4.")]

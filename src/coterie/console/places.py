@@ -48,9 +48,10 @@ def _main_of(folder: Path, entry: Path) -> Path:
     return shared.parent if shared.name == ".git" else folder
 
 
-def find_team(start: Path, name: str | None) -> Path:
+def find_team(start: Path, name: str | None, *, running: bool = True) -> Path:
     """The folder of a team: of that name, else the first unfinished one, else the latest.
 
+    running: of several unfinished ones, one that a host runs comes first; False: one that none does, to be resumed.
     Raises `UsageError` saying what there is and what to do.
     """
     home = checkout(start).main / ".coterie"
@@ -64,9 +65,14 @@ def find_team(start: Path, name: str | None) -> Path:
     if not known:
         raise UsageError(f"there is no team in {home.parent}: {_START}")
     records = [(each, _peek(each)) for each in known]
-    for each, record in records:
-        if record.get("ended") is None:
-            return each
+    unfinished = [each for each, record in records if record.get("ended") is None]
+    if len(unfinished) > 1:
+        runs = [files.living_holder(each / "processes" / "lead.lock") is not None for each in unfinished]
+        unfinished = [
+            each for each, runs_now in zip(unfinished, runs, strict=True) if runs_now is running
+        ] or unfinished
+    if unfinished:
+        return unfinished[0]
     return max(records, key=lambda pair: str(pair[1].get("created_at", "")))[0]
 
 

@@ -61,7 +61,7 @@ def resume(*, team: str | None, given: Mapping[str, Any], unsafe: Unsafe, output
     check_format(output)
     here = Path.cwd()
     worktrees.find_repository(here)
-    root = places.find_team(here, team)
+    root = places.find_team(here, team, running=False)
     record = TeamRecord.read(root)
     if record.ended is not None and not lead.owes(root):
         return report(root, record.ended.exit, f"the team has ended: {record.ended.summary}", output)

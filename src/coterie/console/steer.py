@@ -52,6 +52,8 @@ def tell(team: Team, kind: str, text: str, **fields: Any) -> None:
 
 def decide(identifier: str, name: str | None, *, approve: bool, feedback: str) -> int:
     """Approve or reject; the mail that the decision owes is sent."""
+    if not approve and not feedback.strip():
+        raise UsageError("the reason is empty: say what should change (-m TEXT)")
     team = open_team(name)
     request = team.requests.decide(
         normal(identifier, "R"), by=HUMAN, by_instance=HUMAN, approve=approve, feedback=feedback

@@ -141,7 +141,8 @@ class Run:
         with signals, self.runtime.commands, self.joined:
             team.events.say("run", f"team {team.name}: {team.record.goal}", team=team.name, process=team.process)
             say_boundary(team, self.runtime.commands.sandbox)
-            if left := uncommitted(team.repository, team.record.base.branch):
+            left = uncommitted(team.repository, team.record.base.branch) if not team.board.tasks() else []
+            if left:  # said where it begins
                 names = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
                 text = f"work starts from HEAD: what is uncommitted in your checkout is no part of it ({names})"
                 team.events.say("warning", text)
