@@ -130,6 +130,7 @@ def test_a_joined_teammate_plans_works_and_hands_in_and_leaves_when_the_team_has
     assert set(held.models) == {"main/lead#1", "main/cleo#1"}
 
 
+@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_what_the_team_has_spent_stops_a_joined_teammate_too(repository: Path, ground: Ground, tmp_path: Path) -> None:
     held = Held([{"ref": "a", "subject": "A", "description": "write a.txt a"}])
     with served(held) as server:
@@ -338,6 +339,7 @@ def test_a_joined_teammate_without_a_lead_finishes_what_it_has_and_goes_on_after
     assert look("show", "coterie/main/integration:b.txt") == "b\n"
 
 
+@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_joined_teammate_without_a_lead_claims_nothing(repository: Path, ground: Ground, tmp_path: Path) -> None:
     held = Held([{"ref": "a", "subject": "A", "description": "write a.txt a"}])
     with served(held) as server:

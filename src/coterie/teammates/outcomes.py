@@ -41,8 +41,8 @@ def send_outcome(team: Team, task: Task) -> None:
         text += left_blocked(team, task)
         body = Event(text=text, event="task-failed", task=task.id, wakes=True)
         key = f"{task.id}/e{task.epoch}/failed"
-    elif task.status is Status.CANCELLED and task.history[-1].by != "lead" and (blocked := left_blocked(team, task)):
-        text = f"{task.id} is cancelled: {task.history[-1].reason}{blocked}"
+    elif task.status is Status.CANCELLED and not _by_lead(task) and (blocked := left_blocked(team, task)):
+        text = f"{task.id} is cancelled: {task.history[-1].reason if task.history else 'not said why'}{blocked}"
         body = Event(text=text, event="task-cancelled", task=task.id, wakes=True)
         times_cancelled = sum(each.to == Status.CANCELLED != each.from_ for each in task.history)
         key = f"{task.id}/cancelled{times_cancelled}"
@@ -50,6 +50,10 @@ def send_outcome(team: Team, task: Task) -> None:
         return
     with contextlib.suppress(CoterieError):
         team.mail.send(body, sender="queue", sender_instance=None, to="lead", made_by=key)
+
+
+def _by_lead(task: Task) -> bool:
+    return bool(task.history) and task.history[-1].by == "lead"
 
 
 def left_blocked(team: Team, task: Task) -> str:
