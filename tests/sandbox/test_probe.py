@@ -19,7 +19,6 @@ from coterie.console.door import enter
 from coterie.console.places import banner
 from coterie.errors import EnvironmentFault
 from coterie.lead import run_team
-from coterie.lead.boundary import kept
 from coterie.teammates.model import Answer, ModelRequest, ScriptedModel, UnknownModel
 from coterie.teammates.sandbox import Boxed, Level, NoSandbox, Rules
 from coterie.teammates.sandbox.bubblewrap import Bubblewrap
