@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.ground import Ground, Listeners, write
+from tests.sandbox.ground import Ground, Listeners, git, write
 from tests.teammates.post import Kept, Post, act
 from tests.teammates.stage import Stage
 
@@ -110,6 +110,38 @@ def test_toolchains_are_found_by_path_and_home_the_checkout_and_keys_are_never_a
     assert done.text.startswith(f"of the installation\n{home}/.pyenv\n"), done.text
     assert f"{home}:\n.pyenv\nbin\nwork\n" in done.text and f"{ground.repository}:\n.git\n" in done.text
     assert done.text.count("No such file or directory") == 2
+
+
+def test_no_entry_of_path_shows_what_is_closed_by_a_link_to_it_or_by_dots(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, shop = tmp_path, ground.repository
+    write(shop / ".tool" / "pyvenv.cfg", "")
+    write(shop / ".tool" / "bin" / "mine", "x")
+    for name, target in {"proj": shop, "keys": ground.home / ".ssh", "home": ground.home, "up": shop.parent}.items():
+        (home / name).symlink_to(target)
+    write(home / "fine" / "bin" / "mine", "echo shown").chmod(0o755)
+    (home / "linked").symlink_to(home / "fine" / "bin")
+    write(home / "scripts" / "own", "x")
+    for name, target in {"theirs": ground.ben / "unfinished.txt", "board": shop / ".coterie/main/team.json"}.items():
+        (home / "scripts" / name).symlink_to(target)
+    other = home / "checkout"
+    git(shop, "worktree", "add", "-q", "--detach", str(other))
+    write(other / "bin" / "mine", "echo not shown").chmod(0o755)
+    names = ("proj/.tool/bin", "proj", "proj/.coterie/main", "keys", "home", "up", "scripts")
+    folders = [
+        *(home / each for each in names),
+        home / "fine" / ".." / "up" / "shop",
+        ground.ben,
+        other / "bin",
+        shop / "../shop",
+    ]
+    monkeypatch.setenv("PATH", ":".join(map(str, [*folders, home / "linked"])) + ":/usr/bin:/bin")
+    with ground.again() as commands:
+        script = f"mine; ls -d {' '.join(map(str, folders[:-1]))} 2>/dev/null; cat {home}/scripts/* 2>/dev/null"
+        done = commands.run(script, cwd=ground.ada, timeout_s=60, owner="ada")
+    git(shop, "worktree", "remove", "--force", str(other))
+    assert done.text == f"shown\n{home}/scripts\nx", done.text
 
 
 @pytest.mark.parametrize(("sandbox", "said"), [(Kept(), True), (NoSandbox(), False)])

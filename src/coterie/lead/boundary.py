@@ -13,7 +13,7 @@ from coterie.teammates.sandbox.probe import Found, find
 from coterie.teammates.sandbox.toolchains import check_roots
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Kept, Team
-from coterie.worktrees import Repository
+from coterie.worktrees import Repository, checkouts, state_folder
 
 __all__ = ["expect_boundary", "find_boundary", "kept", "sandbox_of", "say_boundary"]
 
@@ -53,6 +53,9 @@ def _rules(settings: TeamSettings, repository: Repository, *, worktrees: Path | 
     places = [home, repository.root, repository.common_dir, *(() if worktrees is None else (worktrees,))]
     system = [Path(each) for each in ("/dev", "/proc", "/run", "/sys", "/tmp", "/etc")]
     hidden = tuple(dict.fromkeys(each.resolve() for each in (*places, *system)))
+    # the person's other checkouts too, and the worktrees of other members, teams and repositories
+    closed = [repository.common_dir, *(each.path for each in checkouts(repository)), state_folder()]
+    closed += [Path(os.devnull).parent, *(() if worktrees is None else (worktrees.parent,))]
     return Rules(
         network=settings.network,
         unix_sockets=settings.unix_sockets,
@@ -64,6 +67,6 @@ def _rules(settings: TeamSettings, repository: Repository, *, worktrees: Path | 
             files=settings.max_open_files,
         ),
         hidden=hidden,
-        closed=(repository.root.resolve(), repository.common_dir.resolve(), Path(os.devnull).parent),
+        closed=tuple(dict.fromkeys(each.resolve() for each in closed)),
         home=home,
     )

@@ -13,9 +13,11 @@ from coterie.worktrees.places import (
     integration_ref,
     prepare,
     refuse_foreign_state,
+    state_folder,
     state_root,
     uncommitted,
 )
+from coterie.worktrees.registry import checkouts
 from coterie.worktrees.repository import Repository, check_version, find_repository
 from coterie.worktrees.survey import Worktree
 from coterie.worktrees.trees import Snapshot
@@ -41,6 +43,7 @@ __all__ = [
     "Worktree",
     "branch_of",
     "check_version",
+    "checkouts",
     "find_repository",
     "git_command",
     "ignored_by_person",
@@ -50,6 +53,7 @@ __all__ = [
     "prepare",
     "refuse_foreign_state",
     "settings_of",
+    "state_folder",
     "state_root",
     "uncommitted",
     "view",

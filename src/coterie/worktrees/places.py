@@ -13,7 +13,15 @@ from coterie.worktrees.registry import checkouts, holders
 from coterie.worktrees.repository import Repository, init_empty
 from coterie.worktrees.trees import NO_SUBMODULES
 
-__all__ = ["branch_of", "integration_ref", "prepare", "refuse_foreign_state", "state_root", "uncommitted"]
+__all__ = [
+    "branch_of",
+    "integration_ref",
+    "prepare",
+    "refuse_foreign_state",
+    "state_folder",
+    "state_root",
+    "uncommitted",
+]
 
 EXCLUDED = "/.coterie/"
 
@@ -48,6 +56,14 @@ def uncommitted(repository: Repository, branch: str | None) -> list[str]:
     return [each[3:] for each in said.split("\0") if each]
 
 
+def state_folder() -> Path:
+    """The user's folder for the worktrees of all repositories. Creates nothing."""
+    state = Path(os.environ.get("XDG_STATE_HOME") or "")
+    if not state.is_absolute():  # the XDG specification: such a value is to be ignored
+        state = Path.home() / ".local" / "state"
+    return state / "coterie"
+
+
 def state_root(repository: Repository, override: Path | None = None) -> Path:
     """The folder for all worktrees of a repository: one of its own in the user's state folder, or in `override`.
 
@@ -57,10 +73,7 @@ def state_root(repository: Repository, override: Path | None = None) -> Path:
     if override is not None:
         place, said = override.expanduser().resolve(), "worktrees_root"
     else:
-        state = Path(os.environ.get("XDG_STATE_HOME") or "")
-        if not state.is_absolute():  # the XDG specification: such a value is to be ignored
-            state = Path.home() / ".local" / "state"
-        place, said = state / "coterie", "the state folder"
+        place, said = state_folder(), "the state folder"
     resolved = place.resolve()
     around = next((each.path for each in checkouts(repository) if resolved.is_relative_to(each.path.resolve())), None)
     if around is not None:

@@ -81,9 +81,9 @@ class Bubblewrap:
             given.append(content)
             return str(FIRST_FILE + len(given) - 1)
 
-        mounts: list[tuple[str, str, str]] = []
-        for root in (*tools.roots, *self.rules.read_only, *self._certificates(inner)):
-            mounts.append(("--ro-bind", str(root), str(root)))
+        mounts = [("--ro-bind", str(real), str(root)) for root, real in tools.roots.items()]
+        for root in (*self.rules.read_only, *self._certificates(inner)):
+            mounts.append(("--ro-bind", str(root.resolve()), str(root)))
         for path, name in self._views.borrowed(seen):
             mounts.append(("--ro-bind", str(path), name))
         metadata = space.git / "metadata"
@@ -140,7 +140,7 @@ class Bubblewrap:
         """What variables name as certificates, where it is not of the system."""
         rules = self.rules
         found = (Path(env[name]) for name in _CA_FILES if env.get(name, "").startswith("/"))
-        return [path for path in found if showable(path.resolve(), hidden=rules.hidden, closed=rules.closed)]
+        return [path for path in found if showable(path, hidden=rules.hidden, closed=rules.closed)]
 
     def _tools(self, path: str) -> Toolchains:
         if path not in self._toolchains:

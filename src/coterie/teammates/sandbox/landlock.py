@@ -106,7 +106,7 @@ class Landlock:
         tools = toolchains(env["PATH"], home=rules.home, hidden=rules.hidden, closed=rules.closed)
         network = rules.network == "on" or (rules.network == "checks" and check)
         reads = [*SYSTEM_FOLDERS, *(f"/etc/{name}" for name in SYSTEM_FILES), "/proc", "/etc/resolv.conf"]
-        reads += [str(each) for each in (*tools.roots, *rules.read_only, seen.common_dir, *seen.alternates)]
+        reads += [str(each) for each in (*tools.roots.values(), *rules.read_only, seen.common_dir, *seen.alternates)]
         writes = [str(each) for each in (space.temporary, space.home)] + [*_DEVICES, "/dev/shm"]
         (writes if writable else reads).append(str(cwd))
         filter_ = program(unix_sockets=rules.unix_sockets, namespaces=False, internet=network)

@@ -78,7 +78,7 @@ class Seatbelt:
         space.prepare(key_of(seen))
         rules = self.rules
         tools = toolchains(env["PATH"], home=rules.home, hidden=rules.hidden, closed=rules.closed)
-        reads = [*tools.roots, *rules.read_only, seen.common_dir, *seen.alternates]
+        reads = [*tools.roots.values(), *rules.read_only, seen.common_dir, *seen.alternates]
         writes = [space.home, space.temporary]
         (writes if writable else reads).append(cwd)
         text = profile(

@@ -49,7 +49,8 @@ class Toolchains:
     """What is bound read-only for one PATH, and the variables that lead programs there."""
 
     def __init__(self, roots: Iterable[Path], variables: dict[str, str]) -> None:
-        self.roots = tuple(sorted(roots))  # a folder before what lies in it
+        # Where each is seen, and what is bound there: without a link, which a command could lead elsewhere meanwhile.
+        self.roots = {each: each.resolve() for each in sorted(roots)}  # a folder before what lies in it
         self.variables = variables
 
 
@@ -100,9 +101,13 @@ def toolchains(path: str, *, home: Path, hidden: Sequence[Path], closed: Sequenc
 
 def showable(path: Path, *, hidden: Sequence[Path], closed: Sequence[Path]) -> bool:
     """Whether something outside of the system's folders may be bound on its own account."""
-    if _is_system(path) or not path.exists() or _SECRET.intersection(path.parts):
+    if _is_system(path) or not path.exists():
         return False
-    return _covered(path, hidden) is None and not _within(path, closed)
+    # as it is named and as it is: a link may lead to what is closed, or be there itself
+    return all(
+        not _SECRET.intersection(each.parts) and _covered(each, hidden) is None and not _within(each, closed)
+        for each in (path, path.resolve())
+    )
 
 
 def _installation(place: Path) -> Path:
