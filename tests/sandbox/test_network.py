@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from tests.teammates.post import Kept, Post, act
 from tests.teammates.stage import Stage
 
 from coterie.errors import UsageError
+from coterie.lead import find_boundary, sandbox_of
 from coterie.teammates.commands import Commands
-from coterie.teammates.sandbox import NoSandbox
+from coterie.teammates.sandbox import Level, NoSandbox
 from coterie.teammates.tools import BASH
 
 TRIES = """
@@ -142,6 +144,33 @@ def test_no_entry_of_path_shows_what_is_closed_by_a_link_to_it_or_by_dots(
         done = commands.run(script, cwd=ground.ada, timeout_s=60, owner="ada")
     git(shop, "worktree", "remove", "--force", str(other))
     assert done.text == f"shown\n{home}/scripts\nx", done.text
+
+
+def test_what_is_hidden_in_a_folder_of_the_system_is_covered_and_what_is_shown_of_it_is_not(ground: Ground) -> None:
+    place = Path("/usr/share/doc")  # as a repository in /usr/src, where images have it
+    shown, other = [each for each in sorted(place.iterdir()) if each.is_dir() and not each.is_symlink()][:2]
+    rules = ground.sandbox.rules  # type: ignore[attr-defined]  # it is bubblewrap's
+    rules = dataclasses.replace(rules, hidden=(*rules.hidden, place, other), read_only=(shown,))
+    sandbox = sandbox_of(ground.found, ground.team, ground.settings)
+    sandbox.rules = rules  # type: ignore[attr-defined]
+    with Commands(ground.team.root / "output", sandbox=sandbox) as commands:
+        script = f"ls {place}; ls {shown} | wc -l; touch {place}/x || ls /usr/share | wc -l"
+        done = commands.run(script, cwd=ground.ada, timeout_s=60, owner="ada")
+    lines = done.text.splitlines()
+    assert lines[:2] == [shown.name, str(len(list(shown.iterdir())))], done.text
+    assert "Read-only file system" in lines[2] and int(lines[3]) > 1
+
+
+@pytest.mark.parametrize("place", ["/usr/sbin", "/usr/local", "/usr"])
+def test_where_the_systems_programs_lie_in_what_is_hidden_the_sandbox_is_not_whole(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("HOME", place)
+    found = find_boundary(ground.settings, ground.team.repository)
+    assert (found.level, found.detail) == (
+        Level.PARTIAL,
+        f"the sandbox holds in part only: {place} lies among the system's programs, which commands see whole: move it",
+    )
 
 
 @pytest.mark.parametrize(("sandbox", "said"), [(Kept(), True), (NoSandbox(), False)])

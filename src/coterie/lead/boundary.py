@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from coterie.errors import EnvironmentFault
 from coterie.teammates.sandbox import Level, Limits, Rules, Sandbox
 from coterie.teammates.sandbox.gitview import GitViews
 from coterie.teammates.sandbox.probe import Found, find
-from coterie.teammates.sandbox.toolchains import check_roots
+from coterie.teammates.sandbox.toolchains import bare, check_roots, veiled
 from coterie.teammates.settings import TeamSettings
 from coterie.teammates.team import Kept, Team
 from coterie.worktrees import Repository, checkouts, state_folder
@@ -19,8 +20,18 @@ __all__ = ["expect_boundary", "find_boundary", "kept", "sandbox_of", "say_bounda
 
 
 def find_boundary(settings: TeamSettings, repository: Repository) -> Found:
-    """What this machine has for commands under these settings. Raises `UsageError` for a root that may not be shown."""
-    return find(_rules(settings, repository))
+    """What this machine has for commands under these settings. Raises `UsageError` for a root that may not be shown.
+
+    Never full where home or the repository lies in a system's folder and cannot be covered there.
+    """
+    rules = _rules(settings, repository)
+    found = find(rules)
+    seen = bare(rules.hidden) if found.bwrap else [*bare(rules.hidden), *veiled(rules.hidden)]
+    if not seen or found.level is Level.NONE:
+        return found
+    said = f"{seen[0]} lies among the system's programs, which commands see whole: move it"
+    detail = f"the sandbox holds in part only: {said}" if found.level is Level.FULL else f"{found.detail}; {said}"
+    return dataclasses.replace(found, level=Level.PARTIAL, detail=detail)
 
 
 def expect_boundary(found: Found, *, unsafe: bool) -> None:

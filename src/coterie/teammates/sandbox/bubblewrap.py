@@ -13,7 +13,7 @@ from coterie.teammates.sandbox.rules import Rules
 from coterie.teammates.sandbox.seccomp import program
 from coterie.teammates.sandbox.shown import shown_folders, shown_settings
 from coterie.teammates.sandbox.space import Space
-from coterie.teammates.sandbox.toolchains import SYSTEM_FOLDERS, Toolchains, showable, toolchains
+from coterie.teammates.sandbox.toolchains import SYSTEM_FOLDERS, Toolchains, showable, toolchains, veiled
 from coterie.teammates.warden import FIRST_FILE
 
 __all__ = ["HOME", "Bubblewrap"]
@@ -116,14 +116,17 @@ class Bubblewrap:
         space.hold(firsts)
         for name in firsts:
             options += ["--tmpfs", f"/tmp/{name}"]
+        veils = veiled((*self.rules.hidden, *self.rules.closed))
+        for veil in veils:  # before what of it is shown
+            options += ["--tmpfs", str(veil)]
         for mount in mounts:
             options += mount
         if front is not None:
             options += ["--perms", "0755", "--ro-bind-data", data(front), f"{PROGRAMS}/git"]
         # /proc too: as root one could write to /proc/sys, which is the machine's and knows no namespace of users
         options += ["--remount-ro", "/proc", "--remount-ro", "/dev", "--remount-ro", "/"]
-        for name in firsts:
-            options += ["--remount-ro", f"/tmp/{name}"]
+        for place in (*(f"/tmp/{name}" for name in firsts), *map(str, veils)):
+            options += ["--remount-ro", place]
         filter_ = program(unix_sockets=not network or self.rules.unix_sockets, namespaces=self._disable_userns)
         options += ["--seccomp", data(filter_)] if filter_ else []
         options += ["--chdir", str(cwd)]

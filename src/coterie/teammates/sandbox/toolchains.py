@@ -8,10 +8,11 @@ from pathlib import Path
 
 from coterie.errors import UsageError
 
-__all__ = ["SYSTEM_FILES", "SYSTEM_FOLDERS", "Toolchains", "check_roots", "showable", "toolchains"]
+__all__ = ["SYSTEM_FILES", "SYSTEM_FOLDERS", "Toolchains", "bare", "check_roots", "showable", "toolchains", "veiled"]
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-"""Bound read-only; a symbolic link is one inside too."""
+"""Bound read-only; a symbolic link is one inside too. What of them is not to be seen: `veiled`."""
+_PROGRAMS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local")
 
 SYSTEM_FILES = (
     *("adduser.conf", "alternatives", "bash.bashrc", "bash_completion.d", "ca-certificates", "ca-certificates.conf"),
@@ -94,20 +95,35 @@ def toolchains(path: str, *, home: Path, hidden: Sequence[Path], closed: Sequenc
             roots.add(each)
             if each.name in _MANAGERS:
                 variables[_MANAGERS[each.name]] = str(each)
-        if not _is_system(real) and not _within(real, closed):
+        if not _is_system(real, hidden) and not _within(real, closed):
             todo += _targets(real)
     return Toolchains(_tops(roots), variables)
 
 
 def showable(path: Path, *, hidden: Sequence[Path], closed: Sequence[Path]) -> bool:
     """Whether something outside of the system's folders may be bound on its own account."""
-    if _is_system(path) or not path.exists():
+    if _is_system(path, hidden) or not path.exists():
         return False
     # as it is named and as it is: a link may lead to what is closed, or be there itself
     return all(
         not _SECRET.intersection(each.parts) and _covered(each, hidden) is None and not _within(each, closed)
         for each in (path, path.resolve())
     )
+
+
+def veiled(hidden: Iterable[Path]) -> list[Path]:
+    """What has to be covered, since it lies in a folder of the system: a repository in /usr/src, in images often.
+
+    Only what is there, and of folders in one another the outermost.
+    """
+    inside = {each for each in hidden if _in_system(each) and each.is_dir()}
+    return sorted(_tops(inside - set(bare(inside))))
+
+
+def bare(hidden: Iterable[Path]) -> list[Path]:
+    """What cannot be covered, since the system's programs lie in it."""
+    programs = [Path(each).resolve() for each in _PROGRAMS]
+    return [each for each in hidden if _in_system(each) and any(name.is_relative_to(each) for name in programs)]
 
 
 def _installation(place: Path) -> Path:
@@ -142,7 +158,12 @@ def _tops(roots: set[Path]) -> Iterator[Path]:
     return (each for each in roots if not any(above in roots for above in each.parents))
 
 
-def _is_system(path: Path) -> bool:
+def _is_system(path: Path, hidden: Sequence[Path]) -> bool:
+    """Whether it is seen without being bound on its own account."""
+    return _in_system(path) and not _within(path, veiled(hidden))
+
+
+def _in_system(path: Path) -> bool:
     return _within(path, [Path(each) for each in SYSTEM_FOLDERS])
 
 
