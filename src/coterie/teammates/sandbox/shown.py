@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
+import os
 import shutil
-import threading
 from pathlib import Path
 
 from coterie import files
@@ -16,42 +15,81 @@ from coterie.teammates.sandbox.toolchains import SYSTEM_FILES
 __all__ = ["shown_folders", "shown_settings"]
 
 OWN = ("gitconfig", "resolv.conf")  # without content: each command's own are mounted on them
+_FILE, _FOLDER, _LINK = "file", "folder", "link"
 
 
-@functools.cache
 def shown_folders() -> tuple[Path, ...]:
     """Folders of /etc that are mounted as they are."""
-    found = [path for path in (Path("/etc", name) for name in SYSTEM_FILES) if path.is_dir()]
-    return tuple(path for path in found if not (path.is_symlink() and path.readlink().is_relative_to("/usr")))
+    return tuple(Path("/etc", name) for name, kind, _, _ in _sources() if kind == _FOLDER)
+
+
+def shown_settings(folder: Path) -> Path:
+    """The copy, below `folder`, which commands cannot write to. Made when there is none that is whole; shared by hosts.
+
+    Folders of /etc (see `shown_folders`) are empty in it, to be mounted on. A shortage is raised, and leaves no copy.
+    """
+    copy = _place(folder)
+    if _whole(copy):
+        return copy
+    _sources.cache_clear()
+    copy = _place(folder)
+    with files.locked(folder / ".etc.lock"):
+        if not _whole(copy):  # nor has another thread or host made it meanwhile
+            _make(copy)
+    return copy
 
 
 @functools.cache
-def shown_settings(folder: Path) -> Path:
-    """The copy, below `folder`, which commands cannot write to. Made again when /etc was changed; shared by hosts.
+def _sources() -> tuple[tuple[str, str, int, int], ...]:
+    """What there is of the list: name, kind, size and time of a file. As /etc was when a copy was last wanted."""
+    found = []
+    for name in SYSTEM_FILES:
+        path = Path("/etc", name)
+        if path.is_symlink() and path.readlink().is_relative_to("/usr"):  # what commands see anyway
+            found.append((name, _LINK, 0, 0))
+        elif path.is_dir():
+            found.append((name, _FOLDER, 0, 0))
+        elif os.access(path, os.R_OK):  # what this user may not read, no command needs
+            found.append((name, _FILE, path.stat().st_size, path.stat().st_mtime_ns))
+    return tuple(found)
 
-    Folders of /etc (see `shown_folders`) are empty in it, to be mounted on.
-    """
-    sources = [path for path in (Path("/etc", name) for name in SYSTEM_FILES) if path.exists()]
-    marks = [(str(path), path.is_dir() or (path.stat().st_mtime_ns, path.stat().st_size)) for path in sources]
-    copy = folder / f".etc-{hashlib.sha256(repr(marks).encode()).hexdigest()[:12]}"
-    if copy.is_dir():
-        return copy
-    fresh = folder / f".etc-{files.token()}-{threading.get_ident()}.new"
-    fresh.mkdir(mode=0o755)
-    for path in sources:
-        target = fresh / path.relative_to("/etc")
-        target.parent.mkdir(exist_ok=True)
-        with contextlib.suppress(OSError):  # what this user may not read, no command needs
-            if path.is_symlink() and path.readlink().is_relative_to("/usr"):
+
+def _place(folder: Path) -> Path:
+    said = repr((SYSTEM_FILES, _sources()))
+    return folder / f".etc-{hashlib.sha256(said.encode()).hexdigest()[:12]}"
+
+
+def _whole(copy: Path) -> bool:
+    """Whether all that was to be copied is there."""
+    try:
+        for name, kind, size, _ in _sources():
+            found = os.lstat(copy / name)
+            if kind == _FILE and found.st_size != size:
+                return False
+        return all((copy / name).exists() for name in OWN)
+    except OSError:
+        return False
+
+
+def _make(copy: Path) -> None:
+    fresh = copy.with_name(f"{copy.name}.new")
+    for left in (fresh, copy):
+        if os.path.lexists(left):
+            remove(left)
+    try:
+        fresh.mkdir(mode=0o755)
+        for name, kind, _, _ in _sources():
+            path, target = Path("/etc", name), fresh / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if kind == _LINK:
                 target.symlink_to(path.readlink())
-            elif path.is_dir():
+            elif kind == _FOLDER:
                 target.mkdir()
             else:
                 shutil.copyfile(path, target)
-    for name in OWN:
-        (fresh / name).touch()
-    try:
+        for name in OWN:
+            (fresh / name).touch()
         fresh.rename(copy)
-    except OSError:  # another thread or host was quicker
-        remove(fresh)
-    return copy
+    except OSError:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
