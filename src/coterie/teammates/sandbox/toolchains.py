@@ -15,16 +15,18 @@ SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"
 _PROGRAMS = (*SYSTEM_FOLDERS, "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local")
 
 SYSTEM_FILES = (
-    *("adduser.conf", "alternatives", "bash.bashrc", "bash_completion.d", "ca-certificates", "ca-certificates.conf"),
+    *("adduser.conf", "alternatives", "bash_completion.d", "ca-certificates", "ca-certificates.conf"),
     *("crypto-policies", "debian_version", "default/locale", "fonts", "gai.conf", "group", "host.conf", "hosts"),
     *("inputrc", "issue", "java", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf"),
-    *("locale.gen", "localtime", "login.defs", "lsb-release", "magic", "magic.mime", "maven", "mime.types", "networks"),
-    *("nsswitch.conf", "os-release", "passwd", "perl", "pki/ca-trust", "pki/java", "pki/tls", "profile"),
-    *("protocols", "python3", "redhat-release", "rpc", "sensors3.conf", "services", "sgml", "shells", "xml"),
-    *("ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone", "vim", "xdg"),
+    *("locale.gen", "localtime", "login.defs", "lsb-release", "magic", "magic.mime", "maven/logging", "maven/m2.conf"),
+    *("mime.types", "networks", "nsswitch.conf", "os-release", "passwd", "perl", "pki/ca-trust/extracted", "pki/java"),
+    *("pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "protocols", "python3", "redhat-release", "rpc"),
+    *("sensors3.conf", "services", "sgml", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo"),
+    *("timezone", "vim", "xml"),
 )
 """What of /etc commands see: a list of what is known to hold no password, key or token, and of nothing else.
-So not shadow, ssh, ssl/private, sudoers, gitconfig (a copy of it is made), pip.conf, npmrc."""
+So not shadow, ssh, ssl/private, pki/tls/private, sudoers, gitconfig (a copy of it is made), pip.conf, npmrc, maven's
+settings.xml, xdg (settings of pip and uv lie in it), profile and bash.bashrc (which may export anything)."""
 
 _BINS = frozenset({"bin", "sbin", "shims"})
 _SECRET = frozenset({".aws", ".azure", ".config", ".docker", ".gnupg", ".kube", ".netrc", ".password-store", ".ssh"})
