@@ -45,13 +45,15 @@ def test_a_copy_that_is_not_whole_is_made_again_and_a_whole_one_is_kept(tmp_path
 
 SECRET = """shadow gshadow sudoers ssh/ssh_host_ed25519_key ssl/private/x.key pki/tls/private/localhost.key
 pki/ca-trust/source/x pki/nssdb/key4.db pki/consumer/key.pem maven/settings.xml maven/toolchains.xml xdg/pip/pip.conf
-xdg/uv/uv.toml pip.conf npmrc gitconfig netrc profile profile.d/tokens.sh bash.bashrc environment wgetrc"""
+xdg/uv/uv.toml pip.conf npmrc gitconfig netrc profile profile.d/tokens.sh
+java-17-openjdk/management/jmxremote.password bash.bashrc environment wgetrc"""
 
 
 def test_nothing_of_etc_that_can_hold_a_secret_is_shown_and_certificates_are() -> None:
     shown = [Path(each) for each in SYSTEM_FILES]
     assert [each for each in SECRET.split() if any(Path(each).is_relative_to(top) for top in shown)] == []
     needed = ("ssl/certs/ca-certificates.crt", "pki/tls/certs/ca-bundle.crt", "pki/ca-trust/extracted/pem/x.pem")
+    needed += ("java-17-openjdk/security/java.security", "java-21-openjdk/jvm-amd64.cfg", "maven/m2.conf")
     assert all(any(Path(each).is_relative_to(top) for top in shown) for each in needed)
 
 

@@ -23,10 +23,16 @@ SYSTEM_FILES = (
     *("pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "protocols", "python3", "redhat-release", "rpc"),
     *("sensors3.conf", "services", "sgml", "shells", "ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo"),
     *("timezone", "vim", "xml"),
+    *(
+        f"java-{each}-openjdk/{name}"
+        for each in range(8, 31)
+        for name in ("jvm-amd64.cfg", "jvm-arm64.cfg", "security")
+    ),
 )
 """What of /etc commands see: a list of what is known to hold no password, key or token, and of nothing else.
 So not shadow, ssh, ssl/private, pki/tls/private, sudoers, gitconfig (a copy of it is made), pip.conf, npmrc, maven's
-settings.xml, xdg (settings of pip and uv lie in it), profile and bash.bashrc (which may export anything)."""
+settings.xml, management of a Java (jmxremote.password), xdg (settings of pip and uv lie in it),
+profile and bash.bashrc (which may export anything)."""
 
 _BINS = frozenset({"bin", "sbin", "shims"})
 _SECRET = frozenset({".aws", ".azure", ".config", ".docker", ".gnupg", ".kube", ".netrc", ".password-store", ".ssh"})
