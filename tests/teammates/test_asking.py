@@ -190,6 +190,38 @@ def test_leave_that_is_taken_back_ends_the_command_that_runs(stage: Stage) -> No
         assert "taken back" in call.end().text
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_leave_that_was_given_while_the_team_was_down_ends_what_runs_by_it_when_it_is_taken_back(
+    stage: Stage, background: bool
+) -> None:
+    post = Post(stage, ask=["Bash"])
+    post.task()
+    pipe = stage.fifo("runs")
+    given = {"command": f"exec 3> {pipe}; echo go >&3; sleep 30; echo late >&3", "background": background}
+    with post.team.bell, post.runtime() as runtime:
+        ada = post.mate(runtime)
+        text = call_text(BASH, BASH.parse(given), ada.assignment())
+        post.team.requests.ask_permission(
+            sender="ada", sender_instance="ada#1", to="human", text=text, deadline_s=60, task="T1", epoch=1,
+            made_by="k/1/0",
+        )  # fmt: skip
+        post.decide("R1", approve=True)
+        call = threading.Thread(target=lambda: act(ada, BASH, "k/1/0", **given))
+        call.start()
+        with pipe.open() as life:
+            assert life.readline() == "go\n"
+            if background:
+                call.join(30)
+                assert not ada.dispatcher.acts
+            ada.look()
+            assert runtime.commands.running("ada#1"), "nobody has taken it back yet"
+            post.decide("R1", approve=False)
+            ada.look()
+            assert life.read() == ""
+        call.join(30)
+        assert not call.is_alive()
+
+
 def test_a_person_is_asked_once_for_a_call_also_when_the_run_ends_in_the_middle(post: Post) -> None:
     post.task()
     with post.runtime() as runtime:

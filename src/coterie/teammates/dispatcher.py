@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Dispatcher", "StillAsked"]
 
+_TAKEN_BACK = "the leave for it was taken back"
+
 
 @dataclasses.dataclass
 class _Acting:
@@ -30,7 +32,6 @@ class _Acting:
     call: Call
     text: str  # of the request for leave
     ruling: Ruling
-    asked: bool = False  # a person
 
 
 class Dispatcher:
@@ -41,6 +42,7 @@ class Dispatcher:
         self._rules = member.runtime.rules
         self._acting: _Acting | None = None
         self._read_only: set[str] = set()  # commands that are kept from writing
+        self._by_leave: dict[str, tuple[str, str]] = {}  # commands that a person allowed: the call's key, and its text
 
     @property
     def acts(self) -> bool:
@@ -65,7 +67,6 @@ class Dispatcher:
                 if acting.ruling.way is Way.SHUT:
                     raise Refused(acting.ruling.why)
                 if acting.ruling.way is Way.ASK:
-                    acting.asked = True
                     ask(self._member, text, acting.ruling.why, call, assignment)
                 elif acting.ruling == before:
                     break
@@ -80,9 +81,21 @@ class Dispatcher:
         request = self._member.team.requests.made_for(key)
         return request is not None and request.kind is RequestKind.PERMISSION
 
-    def kept_read_only(self, command_id: str) -> None:
-        """Note that the sandbox keeps a command from writing, so that it may run on while the gate is shut."""
-        self._read_only.add(command_id)
+    def begins(self, command_id: str) -> None:
+        """Note what a command of the call that is being made runs by, since it may run on when the call is over.
+
+        One that the sandbox keeps from writing goes on while the gate is shut, and one that a person gave leave for no
+        longer than that leave. Called before it begins; raises `Refused` where the call was ended before this.
+        """
+        acting = self._acting
+        if acting is None:
+            raise Refused("not executed: the call is over")
+        if acting.ruling.read_only:
+            self._read_only.add(command_id)
+        if acting.ruling.by_leave:
+            self._by_leave[command_id] = (acting.call.key, acting.text)
+        if acting.call.cancel.is_set():  # after the note: who looks from now on finds the command itself
+            raise Refused(f"not executed: {acting.call.cancel.reason}")
 
     # ------------------------------------------------------------ the facts
 
@@ -127,22 +140,26 @@ class Dispatcher:
     def look(self) -> None:
         """Something changed on disk: end what must not go on."""
         acting, member = self._acting, self._member
-        leave = None
-        if acting is not None and acting.asked:
-            leave = leave_of(member.team.requests, acting.call.key, acting.text)
-        if acting is not None and leave is Leave.REFUSED:
-            acting.call.cancel.set("the leave for it was taken back")
+        if acting is not None and acting.ruling.by_leave and self._taken_back(acting.call.key, acting.text):
+            acting.call.cancel.set(_TAKEN_BACK)
         changing = acting if acting is not None and acting.tool.effect is Effect.CHANGES else None
         running = member.runtime.commands.running(member.instance)
         if changing is not None:
             now = self._way(runs=changing.tool.runs)
             if now.way is Way.SHUT or (now.read_only and not changing.ruling.read_only):
                 changing.call.cancel.set(now.why)
+        for command in running:
+            if command in self._by_leave and self._taken_back(*self._by_leave[command]):
+                with contextlib.suppress(Refused):
+                    member.runtime.commands.stop(command, _TAKEN_BACK)
         if running:
             now = self._way(runs=True)
             for command in running if now.way is Way.SHUT else set(running) - self._read_only if now.read_only else ():
                 with contextlib.suppress(Refused):  # it has ended
                     member.runtime.commands.stop(command, now.why)
+
+    def _taken_back(self, key: str, text: str) -> bool:
+        return leave_of(self._member.team.requests, key, text) is Leave.REFUSED
 
     def _way(self, *, runs: bool) -> Ruling:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal
 
@@ -75,6 +75,7 @@ class Ruling:
     way: Way
     why: str = ""
     read_only: bool = False
+    by_leave: bool = False  # it acts because a person said yes to it, and no longer than that stands
 
 
 def rule(facts: Facts) -> Ruling:
@@ -89,6 +90,8 @@ def rule(facts: Facts) -> Ruling:
             return Ruling(Way.SHUT, f"not permitted: {facts.verdict.why}, and the answer was no")
         case Say.ASK if facts.leave is not Leave.GIVEN:
             return Ruling(Way.ASK, facts.verdict.why, how.read_only)
+        case Say.ASK:
+            return replace(how, by_leave=True)
     return how
 
 

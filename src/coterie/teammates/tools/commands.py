@@ -38,8 +38,7 @@ def _bash(member: Any, given: Bash, call: Call) -> ToolResult | str:
     settings = member.runtime.settings
 
     def started(mark: ProcessMark) -> None:
-        if call.read_only:
-            member.dispatcher.kept_read_only(mark.command_id)
+        member.dispatcher.begins(mark.command_id)
         call.started(mark.model_dump(mode="json"))
 
     if given.background:
