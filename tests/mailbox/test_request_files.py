@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import threading
 
 import pytest
@@ -94,6 +95,25 @@ def test_an_edit_that_goes_back_is_set_aside_and_the_last_content_restored(team)
     assert (team.root / "requests/bad/R1.json").read_bytes() == old
     assert "R1.json" in team.said[0]
     assert team.new_requests().get("R1").status is RequestStatus.REJECTED
+
+
+def test_what_ends_in_the_middle_of_putting_a_request_back_does_not_lose_it_to_who_knows_it(team) -> None:
+    decide(team, plan(team))
+    other = team.new_requests()
+    assert other.plan_approved("T1", 1)
+    path = team.root / "requests/R1.json"
+    path.write_bytes(b"{ half an ed")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # the write fails, where a kill would end it
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            team.requests.heal()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"{ half an ed", "its name is never empty: a restart says that it cannot be read"
+    other.heal()
+    assert team.new_requests().plan_approved("T1", 1)
+    assert {each.read_bytes() for each in (path.parent / "bad").iterdir()} == {b"{ half an ed"}
 
 
 def test_a_file_that_cannot_be_read_is_set_aside_and_said_and_the_rest_goes_on(team) -> None:

@@ -191,9 +191,9 @@ class Shelf:
             return True
 
     def _restore(self, identifier: str, fault: str) -> Request:
-        aside = files.set_aside(self._path(identifier))
         with self._guard:
             last = self._seen.get(identifier)
+        aside = files.set_aside(self._path(identifier), stays=last is not None)
         if last is None:
             self._report(f"{fault}. It was set aside as {aside}; the other requests are not affected")
             raise UnknownRequest(f"{identifier} could not be read and was set aside as {aside}: ask for it again")
