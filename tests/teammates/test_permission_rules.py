@@ -397,6 +397,29 @@ def test_no_line_that_hides_a_command_is_allowed_by_rules_for_harmless_ones(harm
     assert allowed == []
 
 
+def test_an_option_that_runs_or_writes_is_found_in_any_bundle_and_with_its_value() -> None:
+    options = {
+        "git grep": "O", "git difftool": "xt", "git rebase": "x", "git archive": "o", "git format-patch": "o",
+        "git clone": "uc", "git mergetool": "t", "fd": "xX", "fdfind": "xX", "sort": "o", "tar": "IF", "jobs": "x",
+    }  # fmt: skip
+    for command, letters in options.items():
+        rules = Rules.of([f"Bash({command}:*)"], [], [])
+        for letter in letters:
+            for line in (f"-{letter} ./id y", f"-{letter}./id", f"-n{letter}./id", f"-1{letter} ./id", f"-l9,z{letter}",
+                         f"-n{letter}'./id'", f"'-n{letter}./id\n'", f"y -'n'\"{letter}\"./id"):  # fmt: skip
+                assert said(rules, f"{command} {line}") is Say.ASK, f"{command} {line}"
+        assert said(rules, f"{command} y") is Say.ALLOW, command
+    for line in ("git difftool --extc ./id", "git clone --config=a.b=c x", "git gr* -nO./id", "tar cf h:x y",
+                 "tar -c --file=h:x y", "tar c0lI ./id y", "tar --rmt-c ./id y", "man -P ./id ls",
+                 "find . '-exec\n'", "printf '-va[$(id)]\n' x", "git read-tree --index-output=x HEAD"):  # fmt: skip
+        program = line.partition(" ")[0]
+        assert said(Rules.of([f"Bash({program}:*)"], [], []), line) is Say.ASK, line
+    for line in ("git cherry-pick -x HEAD", "git clean -xn", "git commit -om x", "git log -Sxo", "git grep -n -e Of y",
+                 "git rebase --onto x", "git archive HEAD", "test -n x", "jobs -l", "tar -czf a.tgz src"):  # fmt: skip
+        program = line.partition(" ")[0]
+        assert said(Rules.of([f"Bash({program}:*)"], [], []), line) is Say.ALLOW, line
+
+
 def test_no_spelling_of_a_denied_command_is_allowed_and_the_plain_ones_are_denied(harmless: Rules) -> None:
     rules = Rules.of(HARMLESS, (), ("Bash(rm:*)",))
     corpus = lines(DENIED)
