@@ -16,10 +16,10 @@ __all__ = ["can_run_others", "hazard", "runs_others"]
 _RUN_OTHERS = frozenset({
     ".", "source", "eval", "exec", "command", "builtin", "trap", "alias", "unalias", "enable", "hash", "bind",
     "complete", "compgen", "coproc", "declare", "export", "fc", "local", "let", "mapfile", "readarray", "read",
-    "readonly", "set", "shopt", "typeset", "unset", "wait", "sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "zsh", "csh",
-    "tcsh", "busybox", "toybox", "env", "xargs", "parallel", "chroot", "doas", "fakeroot", "flock", "ionice", "nice",
-    "nohup", "nsenter", "pkexec", "runuser", "script", "setarch", "setpriv", "setsid", "ssh", "stdbuf", "strace",
-    "ltrace", "gdb", "su", "sudo", "taskset", "time", "timeout", "unshare", "watch", "ld.so",
+    "readonly", "set", "shopt", "typeset", "unset", "wait", "sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "zsh",
+    "csh", "tcsh", "busybox", "toybox", "env", "xargs", "parallel", "chroot", "doas", "fakeroot", "flock", "ionice",
+    "nice", "nohup", "nsenter", "pkexec", "runuser", "script", "setarch", "setpriv", "setsid", "ssh", "stdbuf",
+    "strace", "ltrace", "gdb", "su", "sudo", "taskset", "time", "timeout", "unshare", "watch", "ld.so",
 })  # fmt: skip
 
 
