@@ -129,6 +129,23 @@ def test_a_spoiled_record_is_put_back_though_nobody_changes_it(tmp_path: Path, g
     assert roster.get("cleo") == Roster(tmp_path).get("cleo") == elsewhere
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_older_life_is_not_put_back_over_one_that_another_process_has_begun(tmp_path: Path, gone: bool) -> None:
+    roster, elsewhere = Roster(tmp_path, settle=0.0), Roster(tmp_path, settle=0.0)
+    roster.spawn("ada", model="m")
+    roster.update("ada", "ada#1", status=Status.STOPPED)
+    second = elsewhere.spawn("ada", model="m", joined="p2")
+    path = roster.folder("ada") / "member.json"
+    path.unlink() if gone else path.write_bytes(b"{")
+    for _ in range(2):
+        roster.sweep("p1")
+    assert not path.exists() if gone else path.read_bytes() == b"{", "whose life it is knows it better"
+    with pytest.raises(Refused, match="which life is next is not known"):
+        roster.spawn("ada", model="m")
+    elsewhere.sweep("p2")
+    assert roster.get("ada") == Roster(tmp_path).get("ada") == second
+
+
 def test_an_edit_that_is_being_written_is_waited_for_before_a_change(tmp_path: Path) -> None:
     roster = Roster(tmp_path, settle=20.0)
     roster.spawn("ada", model="m")

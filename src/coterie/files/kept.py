@@ -108,7 +108,9 @@ class Kept(Generic[Kind]):
             ]
         for path in due:
             with locked(self._lock):
-                self.put(path, self.get(path))
+                value = self.get(path)
+                if whose(value):  # still: what it rests on may have changed before the lock was ours
+                    self.put(path, value)
 
     def _set_aside(self, path: Path, instead: str) -> None:
         try:

@@ -220,6 +220,10 @@ class Roster:
                 before = None
             if before is not None and made_by is not None and before.made_by == made_by:
                 return before
+            if before is not None and name != "lead" and not self._is_sound(name):
+                raise Refused(
+                    f"the record of {name} cannot be read, so which life is next is not known: take another name"
+                )
             if before is not None and not before.status.over:
                 raise Refused(f"{name} is on the team already ({before.instance}, {before.status}): take another name")
             if before is not None and before.joined and before.process != joined and self._owed(before.process):
@@ -246,6 +250,14 @@ class Roster:
             self._write(record)
         self._on_change()
         return record
+
+    def _is_sound(self, name: str) -> bool:
+        """Whether the file of a member can be read: who only remembers it may have missed a life of another process."""
+        try:
+            read_member(self.folder(name) / "member.json")
+        except (files.Unreadable, FileNotFoundError):
+            return False
+        return True
 
     def _owed(self, process: str | None) -> bool:
         """Whether a host process is still leaving, or what it left is being put away: its lock goes last."""
@@ -283,8 +295,12 @@ class Roster:
                 self._kept.put(path, record, instead=f"{record.instance} is over")
 
     def sweep(self, process: str) -> None:
-        """Put back the records of this host's members whose files have been unreadable or gone for a while."""
-        self._kept.sweep(lambda record: not record.joined or record.process == process)
+        """Put back the records of this host's members whose files have been unreadable or gone for a while.
+
+        Not that of a life that is over: a process that joined may have begun the next one, which this one has not read.
+        A restart tells which life it was, from what the team left.
+        """
+        self._kept.sweep(lambda record: not record.status.over and (not record.joined or record.process == process))
 
     def _write(self, record: MemberRecord) -> None:
         self._kept.put(self.folder(record.name) / "member.json", record)
