@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -232,8 +233,9 @@ class AnthropicModel:
     def _client(self) -> anthropic.Anthropic:
         with self._lock:
             if self._made is None:
-                import anthropic
-                import httpx2
+                with _without_collection():
+                    import anthropic
+                    import httpx2
 
                 connect, read = self._timeouts
                 timeout = httpx2.Timeout(read, connect=connect, pool=connect)
@@ -250,6 +252,18 @@ class AnthropicModel:
                     ),
                 )
             return self._made
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage is collected meanwhile: the SDK is a thousand modules, and a sixth of loading it would be that."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def build(request: ModelRequest, model: str) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Toolchains:
 
     def __init__(self, roots: Iterable[Path], variables: dict[str, str]) -> None:
         # Where each is seen, and what is bound there: without a link, which a command could lead elsewhere meanwhile.
-        self.roots = {each: each.resolve() for each in sorted(roots)}  # a folder before what lies in it
+        self.roots = {each: _real(each) for each in sorted(roots)}  # a folder before what lies in it
         self.variables = variables
 
 
@@ -70,7 +70,7 @@ def check_roots(names: Sequence[str], *, hidden: Sequence[Path]) -> list[Path]:
         path = Path(name).expanduser()
         if not path.is_absolute() or not path.exists():
             raise UsageError(f"sandbox_read_only: expected a folder or file that is there, found {name!r}")
-        path = path.resolve()
+        path = _real(path)
         if (covered := _covered(path, hidden)) is not None:
             raise UsageError(f"sandbox_read_only: {name} would show commands {covered}: name a folder inside of it")
         found.append(path)
@@ -95,7 +95,7 @@ def toolchains(path: str, *, home: Path, hidden: Sequence[Path], closed: Sequenc
         if given in seen:
             continue
         seen.add(given)
-        real = given.resolve()
+        real = _real(given)
         root = _installation(real)
         for each in {root, given} if root != real else {given, real}:
             if not showable(each, hidden=hidden, closed=closed):
@@ -115,7 +115,7 @@ def showable(path: Path, *, hidden: Sequence[Path], closed: Sequence[Path]) -> b
     # as it is named and as it is: a link may lead to what is closed, or be there itself
     return all(
         not _SECRET.intersection(each.parts) and _covered(each, hidden) is None and not _within(each, closed)
-        for each in (path, path.resolve())
+        for each in (path, _real(path))
     )
 
 
@@ -130,7 +130,7 @@ def veiled(hidden: Iterable[Path]) -> list[Path]:
 
 def bare(hidden: Iterable[Path]) -> list[Path]:
     """What cannot be covered, since the system's programs lie in it."""
-    programs = [Path(each).resolve() for each in _PROGRAMS]
+    programs = [_real(Path(each)) for each in _PROGRAMS]
     return [each for each in hidden if _in_system(each) and any(name.is_relative_to(each) for name in programs)]
 
 
@@ -153,12 +153,17 @@ def _targets(folder: Path) -> Iterator[Path]:
         with os.scandir(folder) as entries:
             for _, entry in zip(range(_MOST), entries, strict=False):
                 if entry.is_symlink():
-                    target = Path(entry.path).resolve()
+                    target = _real(Path(entry.path))
                     if target.parent != folder and target.is_file():
                         yield target
                         yield target.parent if target.parent.name in _BINS else target
     except OSError:
         return
+
+
+def _real(path: Path) -> Path:
+    """As `Path.resolve`, which raises for links that lead in a circle: those lead nowhere, and are nothing to show."""
+    return Path(os.path.realpath(path))
 
 
 def _tops(roots: set[Path]) -> Iterator[Path]:
