@@ -263,6 +263,7 @@ def test_a_signal_ends_a_joined_teammate_in_order_and_its_task_goes_to_another(
     assert (ground.task()["epoch"], ground.task()["losses"], ground.owners()) == (2, 1, ["cleo", "ada"])
 
 
+@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_person_ends_a_joined_teammate_and_its_name_begins_a_next_life(
     repository: Path, ground: Ground, tmp_path: Path
 ) -> None:
@@ -288,6 +289,7 @@ def test_a_person_ends_a_joined_teammate_and_its_name_begins_a_next_life(
     assert ground.task()["status"] == "completed"
 
 
+@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_run_that_is_stopped_stops_its_joined_teammates_too(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from coterie.lead.recovery import recover
 from coterie.teammates.team import Team
 
 BEGINNING = "beginning"
-SHARE = 0.25  # of the operations whose restart is killed too
+SHARE = 0.1  # of the operations whose restart is killed too
 Act = Callable[[Team, Acknowledge], None]
 
 

@@ -117,7 +117,7 @@ def call(
 
     finish = driven(respond, who, *others)
     return Operation(
-        name, start, act, finish=finish, before=begin if begun else answered, sampled=None if name in WHOLE else 8
+        name, start, act, finish=finish, before=begin if begun else answered, sampled=None if name in WHOLE else 3
     )
 
 
