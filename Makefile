@@ -14,7 +14,7 @@ test: lint
 
 soak: $(READY)
 	@COTERIE_SOAK=1 COTERIE_SOAK_RUNS=20 COTERIE_GIT_KILLS=0 $(BIN)/python -m pytest -q -n 3 -o timeout=20000 tests/crash \
-		tests/acceptance tests/taskboard/test_many.py tests/lead/test_hand_edits.py tests/mailbox \
+		tests/acceptance tests/taskboard/test_many.py tests/lead/test_hand_edits.py \
 		tests/worktrees/test_killed.py tests/console/test_damaged.py
 
 mutants: $(READY)

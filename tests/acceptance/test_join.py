@@ -130,7 +130,6 @@ def test_a_joined_teammate_plans_works_and_hands_in_and_leaves_when_the_team_has
     assert set(held.models) == {"main/lead#1", "main/cleo#1"}
 
 
-@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_what_the_team_has_spent_stops_a_joined_teammate_too(repository: Path, ground: Ground, tmp_path: Path) -> None:
     held = Held([{"ref": "a", "subject": "A", "description": "write a.txt a"}])
     with served(held) as server:
@@ -263,7 +262,6 @@ def test_a_signal_ends_a_joined_teammate_in_order_and_its_task_goes_to_another(
     assert (ground.task()["epoch"], ground.task()["losses"], ground.owners()) == (2, 1, ["cleo", "ada"])
 
 
-@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_person_ends_a_joined_teammate_and_its_name_begins_a_next_life(
     repository: Path, ground: Ground, tmp_path: Path
 ) -> None:
@@ -289,7 +287,6 @@ def test_a_person_ends_a_joined_teammate_and_its_name_begins_a_next_life(
     assert ground.task()["status"] == "completed"
 
 
-@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_run_that_is_stopped_stops_its_joined_teammates_too(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
@@ -341,7 +338,6 @@ def test_a_joined_teammate_without_a_lead_finishes_what_it_has_and_goes_on_after
     assert look("show", "coterie/main/integration:b.txt") == "b\n"
 
 
-@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_joined_teammate_without_a_lead_claims_nothing(repository: Path, ground: Ground, tmp_path: Path) -> None:
     held = Held([{"ref": "a", "subject": "A", "description": "write a.txt a"}])
     with served(held) as server:

@@ -130,7 +130,6 @@ def test_a_paused_host_of_the_lead_is_overtaken_too_and_merges_only_what_is_curr
     ]
 
 
-@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_task_of_a_dead_host_is_taken_back_now_and_its_owner_goes_on_with_another_epoch_after_a_resume(
     repository: Path, ground: Ground, look: Look, tmp_path: Path
 ) -> None:
@@ -156,7 +155,6 @@ def test_a_task_of_a_dead_host_is_taken_back_now_and_its_owner_goes_on_with_anot
     assert any("half.txt" in look("ls-tree", "-r", "--name-only", ref) for ref in refs)
 
 
-@pytest.mark.skipif(not SOAK, reason="long: in the soak")
 def test_a_host_that_answers_again_in_time_hands_its_task_over_itself(
     repository: Path, ground: Ground, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ SCRIPT = Path(__file__).with_name("gitkills.py")
 SAMPLE = os.environ.get("COTERIE_GIT_KILLS", "1")  # points of each git call; 0: all of them
 
 
-USUAL = ("a first worktree", "submit", "merge by the queue")  # the others are long: in the soak
+USUAL = ("a first worktree", "snapshot", "submit", "merge by the queue")  # the others are long: in the soak
 
 
 @pytest.mark.parametrize("name", [each for each in OPERATIONS if SAMPLE == "0" or each in USUAL])

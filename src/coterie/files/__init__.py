@@ -32,7 +32,16 @@ from coterie.files.locks import (
     read_info,
 )
 from coterie.files.names import RESERVED, check_name, counted, now, process_mark, token
-from coterie.files.records import Unreadable, decode, encode, expect_regular, read_bytes, read_json, read_open
+from coterie.files.records import (
+    Unreadable,
+    decode,
+    encode,
+    expect_regular,
+    file_mark,
+    read_bytes,
+    read_json,
+    read_open,
+)
 from coterie.files.redaction import RedactedStream, keep_secret, redacted, redacted_text, redacted_value
 from coterie.files.room import shortage
 from coterie.files.shown import CONTROL, as_json, clean, escaped
@@ -80,6 +89,7 @@ __all__ = [
     "encode",
     "escaped",
     "expect_regular",
+    "file_mark",
     "file_system",
     "held",
     "hold",

@@ -81,6 +81,16 @@ def _constant(name: str) -> Any:
     raise ValueError(f"{name}, which is no JSON number")
 
 
+def file_mark(path: Path) -> tuple[int, ...] | None:
+    """What changes when a file is changed, without reading it; None where there is none. No decision rests on it: it
+    says only whether the file has to be read again."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
 def read_bytes(path: Path, *, limit: int = LIMIT) -> bytes:
     """The content of a regular file of at most `limit` bytes. Anything else is `Unreadable`."""
     try:

@@ -165,7 +165,7 @@ class Git:
 
         Looked up again when one of its files has changed.
         """
-        looked = tuple(_mark(each) for each in (self.common_dir / "config", git_dir / "config.worktree"))
+        looked = tuple(files.file_mark(each) for each in (self.common_dir / "config", git_dir / "config.worktree"))
         known = self._programs.get(git_dir)
         if known is not None and known[0] == looked:
             return known[1]
@@ -323,12 +323,3 @@ def leads_to(metadata: Path, common_dir: Path) -> bool:
     except (OSError, files.Unreadable):
         return False
     return said == "../.." or (metadata / said).resolve() == common_dir.resolve()
-
-
-def _mark(path: Path) -> tuple[int, ...] | None:
-    """What changes when a file is changed, without reading it."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

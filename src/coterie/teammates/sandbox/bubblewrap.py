@@ -8,11 +8,10 @@ from pathlib import Path
 
 from coterie.errors import Refused
 from coterie.teammates.sandbox.boundary import Boxed, Level
-from coterie.teammates.sandbox.gitview import IGNORED, GitViews, front_of_git, key_of
+from coterie.teammates.sandbox.gitview import IGNORED, GitViews, front_of_git
 from coterie.teammates.sandbox.rules import Rules
 from coterie.teammates.sandbox.seccomp import program
 from coterie.teammates.sandbox.shown import shown_folders, shown_settings
-from coterie.teammates.sandbox.space import Space
 from coterie.teammates.sandbox.toolchains import SYSTEM_FOLDERS, Toolchains, showable, toolchains, veiled
 from coterie.teammates.warden import FIRST_FILE
 
@@ -69,9 +68,7 @@ class Bubblewrap:
         self._system = _system()
 
     def wrap(self, argv: list[str], *, cwd: Path, env: Mapping[str, str], writable: bool, check: bool) -> Boxed:
-        seen = self._views.of(cwd)
-        space = Space(cwd)
-        space.prepare(key_of(seen))
+        seen, space = self._views.space_of(cwd)
         self._views.lay_out(seen, space)
         inner = dict(env)
         tools = self._tools(inner["PATH"])
@@ -97,7 +94,7 @@ class Bubblewrap:
         mounts.append(("--ro-bind-data", data(seen.link), str(cwd / ".git")))
         mounts.append(("--ro-bind-data", data(self._views.settings()), "/etc/gitconfig"))
         mounts.append(("--ro-bind-data", data(self._views.ignored()), IGNORED))
-        network = self.rules.network == "on" or (self.rules.network == "checks" and check)
+        network = self.rules.has_network(check=check)
         if network:
             mounts.append(("--ro-bind-data", data(_resolver()), "/etc/resolv.conf"))
         front = front_of_git(seen, inner["PATH"])

@@ -27,7 +27,7 @@ from coterie.errors import Refused
 from coterie.teammates.sandbox.space import Space, remove
 from coterie.worktrees import Git, View, Where, ignored_by_person, settings_of, view
 
-__all__ = ["BORROWED", "IGNORED", "GitViews", "front_of_git", "key_of"]
+__all__ = ["BORROWED", "IGNORED", "GitViews", "front_of_git"]
 
 BORROWED = "/run/coterie/objects"
 """Where the real objects lie for a command, the first of them without a number."""
@@ -65,7 +65,7 @@ class GitViews:
         where = self._where(worktree)
         if where is None:
             raise Refused(f"{worktree} is not a worktree that git knows: no command is run in it")
-        looked = tuple(_mark(each) for each in self._looked_at(where))
+        looked = tuple(files.file_mark(each) for each in self._looked_at(where))
         known = self._views.get(worktree)
         if known is None or known[0] != looked:
             known = (looked, view(self._git, where))
@@ -95,13 +95,19 @@ class GitViews:
             if not (metadata / name).is_file() or (metadata / name).is_symlink():
                 space.put(seen.metadata / name, f"metadata/{name}")
         own = seen.metadata / "index"
-        mark = _mark(own)
+        mark = files.file_mark(own)
         if mark is not None and self._indexes.get(seen.worktree) != mark:
             space.put(own, "metadata/index")
             left = metadata / "index.lock"  # of a git that was ended with its command
             if os.path.lexists(left):
                 remove(left) if left.is_dir() and not left.is_symlink() else left.unlink()
             self._indexes[seen.worktree] = mark
+
+    def space_of(self, worktree: Path) -> tuple[View, Space]:
+        """The view of a worktree, and the private folders of its commands, ready for its assignment. As `of`."""
+        seen, space = self.of(worktree), Space(worktree)
+        space.prepare(_key_of(seen))
+        return seen, space
 
     @staticmethod
     def borrowed(seen: View) -> list[tuple[Path, str]]:
@@ -121,17 +127,9 @@ def front_of_git(seen: View, path: str) -> bytes | None:
     return text.encode("utf-8", "surrogateescape")
 
 
-def key_of(seen: View) -> str:
+def _key_of(seen: View) -> str:
     """What a worktree is at: a branch is that of one assignment, else the commit. The private space lives as long."""
     try:
         return (seen.metadata / "HEAD").read_text(encoding="utf-8", errors="surrogateescape").strip()
     except OSError:
         raise Refused(f"{seen.metadata}/HEAD cannot be read: no command is run there") from None
-
-
-def _mark(path: Path) -> tuple[int, ...] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -15,10 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from coterie.teammates.sandbox.boundary import Boxed, Level
-from coterie.teammates.sandbox.gitview import GitViews, key_of
+from coterie.teammates.sandbox.gitview import GitViews
 from coterie.teammates.sandbox.rules import Rules
 from coterie.teammates.sandbox.seccomp import program
-from coterie.teammates.sandbox.space import Space
 from coterie.teammates.sandbox.toolchains import SYSTEM_FILES, SYSTEM_FOLDERS, toolchains
 
 __all__ = ["Landlock", "abi", "uncovered"]
@@ -99,12 +98,10 @@ class Landlock:
         self._views = views
 
     def wrap(self, argv: list[str], *, cwd: Path, env: Mapping[str, str], writable: bool, check: bool) -> Boxed:
-        seen = self._views.of(cwd)
-        space = Space(cwd)
-        space.prepare(key_of(seen))
+        seen, space = self._views.space_of(cwd)
         rules = self.rules
         tools = toolchains(env["PATH"], home=rules.home, hidden=rules.hidden, closed=rules.closed)
-        network = rules.network == "on" or (rules.network == "checks" and check)
+        network = rules.has_network(check=check)
         reads = [*SYSTEM_FOLDERS, *(f"/etc/{name}" for name in SYSTEM_FILES), "/proc", "/etc/resolv.conf"]
         reads += [str(each) for each in (*tools.roots.values(), *rules.read_only, seen.common_dir, *seen.alternates)]
         writes = [str(each) for each in (space.temporary, space.home)] + [*_DEVICES, "/dev/shm"]

@@ -22,3 +22,7 @@ class Rules:
     hidden: tuple[Path, ...] = ()  # no toolchain that holds one of these is shown
     closed: tuple[Path, ...] = ()  # and none that lies in one of these
     home: Path = Path("/nonexistent")  # of the person; toolchains are looked for there
+
+    def has_network(self, *, check: bool) -> bool:
+        """Whether a command has the network. check: it is a check."""
+        return self.network == "on" or (self.network == "checks" and check)

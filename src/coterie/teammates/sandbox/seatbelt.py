@@ -11,9 +11,8 @@ from pathlib import Path
 
 from coterie.errors import Refused
 from coterie.teammates.sandbox.boundary import Boxed, Level
-from coterie.teammates.sandbox.gitview import GitViews, key_of
+from coterie.teammates.sandbox.gitview import GitViews
 from coterie.teammates.sandbox.rules import Rules
-from coterie.teammates.sandbox.space import Space
 from coterie.teammates.sandbox.toolchains import toolchains
 
 __all__ = ["PROGRAM", "Seatbelt", "profile"]
@@ -73,9 +72,7 @@ class Seatbelt:
         self._views = views
 
     def wrap(self, argv: list[str], *, cwd: Path, env: Mapping[str, str], writable: bool, check: bool) -> Boxed:
-        seen = self._views.of(cwd)
-        space = Space(cwd)
-        space.prepare(key_of(seen))
+        seen, space = self._views.space_of(cwd)
         rules = self.rules
         tools = toolchains(env["PATH"], home=rules.home, hidden=rules.hidden, closed=rules.closed)
         reads = [*tools.roots.values(), *rules.read_only, seen.common_dir, *seen.alternates]
@@ -85,7 +82,7 @@ class Seatbelt:
             reads=[each.resolve() for each in reads],
             writes=[each.resolve() for each in writes],
             closed=[cwd.resolve() / ".git"],
-            network=rules.network == "on" or (rules.network == "checks" and check),
+            network=rules.has_network(check=check),
         )
         inner = tools.variables | dict(env) | {"HOME": str(space.home), "TMPDIR": str(space.temporary)}
         return Boxed([PROGRAM, "-p", text, *argv], inner, (), rules.limits.of_process())
