@@ -129,15 +129,19 @@ def test_a_lock_that_another_thread_keeps_times_out_and_says_so(tmp_path: Path) 
     thread.join()
 
 
-def test_a_lock_that_another_process_keeps_says_its_pid(tmp_path: Path) -> None:
+def process_that_has(lock: Path) -> subprocess.Popen[bytes]:
+    """Another process with a lock, until its standard input ends."""
     code = (
         "import sys; from pathlib import Path; from coterie import files\n"
         "with files.locked(Path(sys.argv[1])): print('locked', flush=True); sys.stdin.read()"
     )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdout is not None and child.stdout.readline() == b"locked\n"
+    return child
+
+
+def test_a_lock_that_another_process_keeps_says_its_pid(tmp_path: Path) -> None:
+    child = process_that_has(tmp_path / "lock")
     with pytest.raises(files.LockTimeout, match=f"process {child.pid} holds it") as told:
         with files.locked(tmp_path / "lock", timeout=0.05):
             pass
@@ -147,14 +151,7 @@ def test_a_lock_that_another_process_keeps_says_its_pid(tmp_path: Path) -> None:
 
 
 def test_a_lock_whose_holder_is_killed_is_free_at_once_for_who_waits(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from coterie import files\n"
-        "with files.locked(Path(sys.argv[1])): print('locked', flush=True); sys.stdin.read()"
-    )
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert child.stdout is not None and child.stdout.readline() == b"locked\n"
+    child = process_that_has(tmp_path / "lock")
     got = threading.Event()
 
     def wait() -> None:
@@ -288,3 +285,27 @@ def test_a_machine_that_cannot_open_a_file_now_is_no_damage_to_the_file(
         with pytest.raises(OSError, match=os.strerror(number)):
             files.read_json(tmp_path / "a.json")
     assert files.read_json(tmp_path / "a.json") == {"schema": 1}
+
+
+TRIES = """
+import sys
+from pathlib import Path
+from coterie import files
+tries = 0
+def hear(event, arguments):
+    global tries
+    tries += event == "fcntl.flock"
+sys.addaudithook(hear)
+try:
+    with files.locked(Path(sys.argv[1]), timeout=1.0):
+        pass
+except files.LockTimeout:
+    print(tries)
+"""
+
+
+def test_who_waits_longer_for_a_lock_tries_more_seldom(tmp_path: Path) -> None:
+    """Else fifty that wait take the processor from the one that has it. At 2 ms a second would see some 500 tries."""
+    with files.locked(tmp_path / "lock"):
+        done = subprocess.run([sys.executable, "-c", TRIES, str(tmp_path / "lock")], capture_output=True, text=True)
+    assert done.stderr == "" and 5 < int(done.stdout) < 150

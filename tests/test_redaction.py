@@ -144,6 +144,8 @@ def test_a_password_that_is_a_word_is_taken_out_of_what_is_said_and_breaks_no_re
         files.write_json(tmp_path / "record.json", record)
         assert files.read_json(tmp_path / "record.json") == record
         assert redacted_text(f"password={word}") == "password=***"
+        stream = RedactedStream()
+        assert stream.feed(f"it is {word[:5]}") + stream.feed(f"{word[5:]}, it said", last=True) == "it is ***, it said"
         journal = Journal(tmp_path / f"{word}.jsonl")
         told = Finished(instance=f"{word}#1", call="c", tool="bash", text=f"it is {word}", is_error=False)
         assert journal.append(told).text == "it is ***" and read_journal(journal.path)[0][0].instance == f"{word}#1"
