@@ -60,18 +60,6 @@ def driven(respond: Respond, *names: str, claims: bool = False) -> Act:
     return act
 
 
-WHOLE = ("lead: create_tasks", "lead: review", "lead: release_task, taken from its owner", "lead: finish")
-WHOLE += (
-    "ada: submit_plan",
-    "ada: submit_work",
-    "ada: park",
-    "ada: answer_shutdown, no",
-    "ada: edit_file",
-    "ada: bash",
-)
-"""Killed at each point. The operations that the other tools make of a store are so already, in `calls`."""
-
-
 def call(
     name: str, start: str, respond: Respond, who: str, *others: str, begun: bool = False, ahead: int = 0
 ) -> Operation:
@@ -116,9 +104,7 @@ def call(
         journal.append(Started(instance=last.instance, call=asked["id"], tool=asked["name"], key=key))
 
     finish = driven(respond, who, *others)
-    return Operation(
-        name, start, act, finish=finish, before=begin if begun else answered, sampled=None if name in WHOLE else 3
-    )
+    return Operation(name, start, act, finish=finish, before=begin if begun else answered)
 
 
 # ---------------------------------------------------------------- where they begin
@@ -347,7 +333,7 @@ TURNS = [
         "ada",
         begun=True,
     ),
-    Operation("ada: compaction", "work", driven(too_long, "ada"), sampled=12),
+    Operation("ada: compaction", "work", driven(too_long, "ada")),
     Operation("ada: mail of two notes", "written to", driven(mate_says(SUBMIT), "ada"), sampled=8),
     Operation("ada: asked to stop", "shutting", driven(mate_says(), "ada"), sampled=12),
     Operation("lead: a whole turn", "desk", driven(lead_says(*LEAD[:3]), "lead"), sampled=8),
